@@ -24,13 +24,13 @@ import torch
 from page_tables import write_tables
 
 from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, from_pretrained
+from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.checkpoints.hugging_face import read_model
-from latent_tokens.checkpoints.tensor_files import tensors_sha256
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.data.datasets import load_data
-from latent_tokens.evaluation.held_out import nats_along_orders, num_bytes
+from latent_tokens.data.loading import load_data
 from latent_tokens.evaluation.intervals import half_interval_of_ratio
+from latent_tokens.evaluation.likelihood import nats_along_orders, num_bytes
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.palette import METHOD_COLORS, PAGE as PAGE_COLORS
 from latent_tokens.progress import counting
@@ -39,7 +39,7 @@ from latent_tokens.storage.versions import source_commit
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import with_first_given
-from latent_tokens.training.state import read_state, saved_states, step_in_name
+from latent_tokens.training.checkpoint import read_state, saved_states, step_in_name
 
 ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "results" / "adapting" / "rows.jsonl"

@@ -31,7 +31,7 @@ from latent_tokens.configs import Precision
 from latent_tokens.network.kernels import bf16_is_fast
 from latent_tokens.storage.rows import append_line, read_lines
 from latent_tokens.training.setup import join_ranks, setup
-from latent_tokens.training.validation import validation_loss
+from latent_tokens.training.step import validation_loss
 
 Row = dict[str, Any]
 

@@ -24,8 +24,7 @@ from page_tables import write_tables
 from latent_tokens import load
 from latent_tokens.evaluation.evaluate import Watcher, evaluate
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, save_sheet
-from latent_tokens.evaluation.results import append_result, read_results
-from latent_tokens.evaluation.rows import DeadEndRecord, Row, metric_of
+from latent_tokens.evaluation.rows import DeadEndRecord, Row, append_result, metric_of, read_results
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.figures.captions import hardware, span
 from latent_tokens.paper.figures.legends import DASH_DOTTED, DOTTED, SOLID, legend_below

@@ -15,13 +15,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained
+from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic
 from latent_tokens.tasks import TASKS, Examples
 from latent_tokens.trace.boards import COMPARISONS, MEASURED, Comparison
-from latent_tokens.trace.comparison import compared, puzzles, solved
+from latent_tokens.trace.frozen import compared, puzzles, solved
 from latent_tokens.trace.record import LoadedModel
 
 LATENTS: tuple[int | Literal["all"], ...] = (0, 4, "all")

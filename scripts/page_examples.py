@@ -13,14 +13,22 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained
+from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku
 from latent_tokens.trace.boards import measured
-from latent_tokens.trace.comparison import puzzles, solved
-from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, PageRecord, board_text, measure
+from latent_tokens.trace.frozen import (
+    PAGE_RECORD,
+    FrozenBoards,
+    PageRecord,
+    board_text,
+    measure,
+    puzzles,
+    solved,
+)
 from latent_tokens.trace.record import LoadedModel
 
 TASK = "sudoku-6"

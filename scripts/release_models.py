@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint
+from latent_tokens.checkpoints.files import SHIPPED, fingerprint
 from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.evaluation.settings import default_order
 from latent_tokens.sharing.card import CARD, write_card

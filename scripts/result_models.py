@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from latent_tokens import from_pretrained, save_pretrained
-from latent_tokens.checkpoints.opening import learned_task
-from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_sha256
+from latent_tokens.checkpoints.directory import learned_task
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.storage import json_bytes, read_description, write_atomic
 from latent_tokens.training.setup import files_of
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from latent_tokens.checkpoints.opening import learned_task
-from latent_tokens.checkpoints.pretrained import shipped_names
+from latent_tokens.checkpoints.directory import learned_task
+from latent_tokens.checkpoints.files import shipped_names
 from latent_tokens.commands.serve import bound
 from latent_tokens.trace.frozen import PAGE_RECORD
 from latent_tokens.web.model_cache import ModelCache

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from latent_tokens.evaluation.evaluators import SMOLLM2, packaged
+from latent_tokens.evaluation.text import SMOLLM2, packaged
 
 
 def main(out: Path) -> None:

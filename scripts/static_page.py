@@ -12,8 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from latent_tokens.checkpoints.opening import learned_task
-from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained, shipped_names
+from latent_tokens.checkpoints.directory import from_pretrained, learned_task
+from latent_tokens.checkpoints.files import SHIPPED, shipped_names
 from latent_tokens.storage import write_atomic
 from latent_tokens.trace.record import LoadedModel, solvable
 from latent_tokens.web.inlined import inlined

@@ -10,7 +10,7 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 
 # With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
 CHECKED = (
-    *("core.order", "core.layout", "core.attention", "core.denoiser", "core.method", "core.objective"),
+    *("core.order", "core.layout", "core.attention", "core.method", "core.objective"),
     *("core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood", "core.cost"),
     *("network.transformer", "network.kernels", "network.memory", "network.fast", "network.likelihood"),
     *("network.check", "evaluation.solve"),

@@ -24,13 +24,13 @@ from latent_tokens import (
     load,
     make_data,
 )
-from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.cli import main
 from latent_tokens.network.hf import FAMILIES, Adapter, add_lora, merged
 from latent_tokens.sharing.text_model import open_model
 from latent_tokens.storage import append_line
 from latent_tokens.tasks.text.tokenizer import learn_bpe
-from latent_tokens.training.state import saved_states
+from latent_tokens.training.checkpoint import saved_states
 from latent_tokens.training.step import ema_update, place_ema
 
 BYTES = 257  # tokens, the last ends a document

@@ -10,8 +10,8 @@ from latent_tokens import METHODS, TrainConfig, fit
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.objective import corrupt
 from latent_tokens.tasks import TASKS
-from latent_tokens.training.batches import VALIDATION, draw_examples
-from latent_tokens.training.state import saved_states
+from latent_tokens.training.checkpoint import saved_states
+from latent_tokens.training.step import VALIDATION, draw_examples
 
 OPEN_LATER = ("mdm", "sidm", "scdm", "ar-mtp", "block-mdm-4", "mdm-depth")
 LENGTH = 16

@@ -16,11 +16,11 @@ from latent_tokens.bench.selftest import devices
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, DemoConfig, TrainConfig
 from latent_tokens.demo import training
-from latent_tokens.evaluation.rounding import NUM_COMPARED, count_differing_tokens
+from latent_tokens.evaluation.evaluate import NUM_COMPARED, count_differing_tokens
 from latent_tokens.network.kernels import bf16_is_fast, precision_reason, resolve_precision
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Text, configured
-from latent_tokens.training.state import saved_states
+from latent_tokens.training.checkpoint import saved_states
 from test_training import stop_at, tiny_run
 
 CPU = torch.device("cpu")

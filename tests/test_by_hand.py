@@ -31,7 +31,7 @@ from latent_tokens import (
     margin,
     top_prob,
 )
-from latent_tokens.checkpoints.layout_weights import common_dtype
+from latent_tokens.checkpoints.layouts import common_dtype
 from latent_tokens.core.attention import (
     attends_earlier,
     attends_later,
@@ -51,26 +51,29 @@ from latent_tokens.core.objective import draw_hidden
 from latent_tokens.core.order import blockwise, first_order, promote
 from latent_tokens.core.policies import PolicyInput, rank_by
 from latent_tokens.core.sampling import generate as reference_generate, nucleus, sample_tokens
-from latent_tokens.data.corpus import split_of
-from latent_tokens.data.packed import PackedFile
+from latent_tokens.data.corpus import PackedFile, split_of
 from latent_tokens.data.splits import SplitBuilder
-from latent_tokens.evaluation.generative_perplexity import distinct, entropy as entropy_of_sample
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
-from latent_tokens.evaluation.ngram import NGram
+from latent_tokens.evaluation.text import NGram, distinct, entropy as entropy_of_sample
 from latent_tokens.network.transformer import Block
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Countdown, Examples
 from latent_tokens.tasks.base import evenly, split_by_key
-from latent_tokens.tasks.countdown.notation import holds
+from latent_tokens.tasks.countdown import holds
 from latent_tokens.tasks.examples import smallest_type
 from latent_tokens.tasks.rng import next_random
-from latent_tokens.tasks.sudoku.grid import Grid
-from latent_tokens.tasks.sudoku.solver import units
+from latent_tokens.tasks.sudoku.grid import Grid, units
 from latent_tokens.tasks.zebra import clues
-from latent_tokens.training.batches import draw_examples, example_indices, training_batches
-from latent_tokens.training.extension import Stretch
-from latent_tokens.training.state import discard_after
-from latent_tokens.training.step import ema_update, learning_rate, train_step
+from latent_tokens.training.checkpoint import discard_after
+from latent_tokens.training.resume import Stretch
+from latent_tokens.training.step import (
+    draw_examples,
+    ema_update,
+    example_indices,
+    learning_rate,
+    train_step,
+    training_batches,
+)
 
 NATS = math.log(2)
 

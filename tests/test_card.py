@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latent_tokens import METHODS, DataConfig, EvalConfig, evaluate, fit, from_pretrained, make_data
-from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
+from latent_tokens.checkpoints.files import SHIPPED, shipped_names
 from latent_tokens.cli import main
 from latent_tokens.sharing.card import card, write_card
 from latent_tokens.storage import append_line, read_description, read_lines

@@ -20,10 +20,8 @@ from tokenizers import Tokenizer, models
 from helpers.published_network import Published, lightning
 from latent_tokens import from_pretrained
 from latent_tokens.checkpoints import torchfile
-from latent_tokens.checkpoints.folding import BUFFER
-from latent_tokens.checkpoints.limited import rehearse
-from latent_tokens.checkpoints.published import import_checkpoint
-from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_torch
+from latent_tokens.checkpoints.published import BUFFER, import_checkpoint
+from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_torch, rehearse
 from latent_tokens.cli import main
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.layout import Layout

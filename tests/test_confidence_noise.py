@@ -20,9 +20,9 @@ from latent_tokens.commands import COMMANDS
 from latent_tokens.commands.options import options_of
 from latent_tokens.commands.results import cells
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.evaluation.measurements import measurement
+from latent_tokens.evaluation.report import measurement
 from latent_tokens.evaluation.settings import decoding_for
-from latent_tokens.model.outputs import ResultTable
+from latent_tokens.model import ResultTable
 from latent_tokens.paper.design.hashes import evaluation_content
 
 TASK = TASKS["sudoku-4"]

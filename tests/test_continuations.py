@@ -7,12 +7,7 @@ import torch
 
 from latent_tokens import METHODS, Transformer, log_likelihood
 from latent_tokens.core.likelihood import score_tokens
-from latent_tokens.evaluation.continuations import (
-    Continuation,
-    LikelihoodSettings,
-    batches,
-    score_continuations,
-)
+from latent_tokens.evaluation.likelihood import Continuation, LikelihoodSettings, batches, score_continuations
 from latent_tokens.sizes import Size
 
 LENGTH = 7

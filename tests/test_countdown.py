@@ -11,16 +11,20 @@ from hypothesis import assume, given, strategies as st
 from latent_tokens import METHODS, TASKS
 from latent_tokens.configs import TrainConfig
 from latent_tokens.tasks import Examples, configured, described, description
-from latent_tokens.tasks.countdown.equations import first_solution, longest_answer, stack_of
-from latent_tokens.tasks.countdown.notation import CHARACTERS, EOS, PAD
-from latent_tokens.tasks.countdown.puzzles import (
+from latent_tokens.tasks.countdown import (
+    CHARACTERS,
+    EOS,
     HELD_OUT_TARGETS,
+    PAD,
     Countdown,
     answer_text,
+    first_solution,
+    longest_answer,
+    stack_of,
     texts,
 )
 from latent_tokens.tasks.readers.sources import read_source
-from latent_tokens.training.batches import draw_examples
+from latent_tokens.training.step import draw_examples
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
 FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]

@@ -29,12 +29,12 @@ from latent_tokens import (
     make_data,
 )
 from latent_tokens.cli import main
-from latent_tokens.data.datasets import fingerprint
+from latent_tokens.data.loading import fingerprint
 from latent_tokens.data.splits import compile_kernels, make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
-from latent_tokens.tasks.countdown.puzzles import texts
+from latent_tokens.tasks.countdown import texts
 from latent_tokens.tasks.zebra.puzzles import read_prompt
-from latent_tokens.training.batches import training_batches
+from latent_tokens.training.step import training_batches
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data"
 SIZES = {"num_train": 300, "num_validation": 20, "num_test": 20}

@@ -4,7 +4,8 @@ import inspect
 from pathlib import Path
 
 from latent_tokens import METHODS, TASKS, Decoding, TrainConfig, Transformer
-from latent_tokens.configs import DEFAULT_CANDIDATES, SamplingConfig
+from latent_tokens.configs import SamplingConfig
+from latent_tokens.core.decoding import candidates_of
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.paper.design.scales import SCALES
 
@@ -21,19 +22,19 @@ def test_table_of_defaults_states_the_defaults():
     }
     for row, found in (("`TrainConfig`, `latent-tokens train`", training), ("`Transformer(...)`", network)):
         assert f'`gelu="{found["gelu"]}"` | `positions="{found["positions"]}"`' in table[row]
-    assert f"| {Decoding(1).candidates} | the method's own |" in table["`Decoding(...)` in Python"]
+    assert Decoding().candidates is None
+    assert (
+        "| 8, or 1 if the order leaves no choice | the method's own |" in table["`Decoding(...)` in Python"]
+    )
     adaptive = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig())
     fixed = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig(order="uniform"))
-    assert (adaptive.candidates, fixed.candidates, adaptive.latents) == (DEFAULT_CANDIDATES, 1, None)
-    assert (
-        f"| {DEFAULT_CANDIDATES}, or {fixed.candidates} if"
-        in table["`latent-tokens evaluate` and `sample`, `EvalConfig`"]
-    )
+    assert (candidates_of(METHODS["scdm"], adaptive), fixed.candidates, adaptive.latents) == (8, 1, None)
+    assert "| 8, or 1 if" in table["`latent-tokens evaluate` and `sample`, `EvalConfig`"]
     budgets = SCALES["cpu"].budgets
     assert [
         budgets[task].candidates
         for task in ("sudoku-gen", "sudoku-puzzle", "zebra", "countdown", "sudoku-large", "sudoku-gen-9x9")
-    ] == [4, 4, 2, 8, 8, 8]
+    ] == [4, 4, 8, 8, 8, 8]
     assert {name: METHODS[name].latents for name in ("sidm", "scdm", "esolm", "arm")} == dict.fromkeys(
         ("sidm", "scdm", "esolm", "arm"), 0
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from latent_tokens.tasks.sudoku import deduction, solver
+from latent_tokens.tasks.sudoku import deduction, grid as solver
 from latent_tokens.tasks.sudoku.deduction import (
     locked_candidates,
     naked_pairs,

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.checks import MOST_THREADS
 from latent_tokens.cli import main
 from latent_tokens.configs import DemoConfig, TrainConfig
-from latent_tokens.evaluation.parallel import evaluate_in_parallel
+from latent_tokens.evaluation.evaluate import evaluate_in_parallel
 from test_training import tiny_run
 
 ROOT = Path(__file__).parents[1]

@@ -22,7 +22,7 @@ from latent_tokens import (
     random,
     save_pretrained,
 )
-from latent_tokens.checkpoints.pretrained import method_from, method_to
+from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import bidirectional, causal, dense_mask, semi_causal

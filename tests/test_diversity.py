@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from latent_tokens import TASKS
-from latent_tokens.evaluation.results import in_percent
+from latent_tokens.evaluation.rows import in_percent
 from latent_tokens.paper.watchers.diversity import Diversity, columns_of
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.sudoku.diversity import num_intercalates, share_of_distinct
+from latent_tokens.tasks.sudoku.boards import num_intercalates, share_of_distinct
 
 TASK = TASKS["sudoku-4"]
 

@@ -15,7 +15,7 @@ import torch
 import latent_tokens
 from latent_tokens.bench import doctor, selftest
 from latent_tokens.bench.doctor import GIGABYTE, Finding
-from latent_tokens.checkpoints.pretrained import shipped_names
+from latent_tokens.checkpoints.files import shipped_names
 from latent_tokens.cli import main
 
 Usage = namedtuple("Usage", "total used free")
@@ -148,9 +148,7 @@ def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
 
     def sharp(net, method, tokens, known, decoding, seed):
         made = real(net, method, tokens, known, decoding, seed)
-        return type(made)(
-            made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.forward_passes
-        )
+        return type(made)(made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.passes)
 
     assert selftest.tested("oracle", selftest.check_samples).verdict == "ok"
     monkeypatch.setattr(selftest, "generate", sharp)

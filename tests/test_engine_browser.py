@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from helpers.engine import Case, bundled, first_difference, puzzle
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.record import trace
 from latent_tokens.web.page import hashes, read_asset

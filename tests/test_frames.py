@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 
 from latent_tokens import METHODS, SIZES, TASKS, Decoding, Text, Transformer, growing, left_to_right
-from latent_tokens.checkpoints.pretrained import from_pretrained
+from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.sampling import generate
-from latent_tokens.data.tensors import as_tensors
+from latent_tokens.data.loading import as_tensors
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import EXAMPLES, check, examples, measured, view
-from latent_tokens.trace.images import LAST_MS, animation, moments, strip
+from latent_tokens.trace.drawing import LAST_MS, animation, moments, strip
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, has_free_latents, trace
 from latent_tokens.web.trace_page import MOST_BYTES, page_with
 

@@ -62,7 +62,7 @@ def test_transformer_names_what_load_has(net, name, fix):
 
 
 def test_generate_has_defaults_for_method_decoding_and_seed(net):
-    expected = generate(net, SCDM, TOKENS, KNOWN, Decoding(1), 0)
+    expected = generate(net, SCDM, TOKENS, KNOWN, Decoding(8), 0)
     assert torch.equal(generate(net, net.method, TOKENS, KNOWN).tokens, expected.tokens)
     assert torch.equal(generate(net, tokens=TOKENS, known=KNOWN).tokens, expected.tokens)
 

@@ -22,9 +22,9 @@ from latent_tokens import (
     from_pretrained,
     make_data,
 )
-from latent_tokens.checkpoints.pretrained import SHIPPED, find
+from latent_tokens.checkpoints.files import SHIPPED, find
 from latent_tokens.cli import main
-from latent_tokens.evaluation.results import read_results
+from latent_tokens.evaluation.rows import read_results
 from latent_tokens.sharing.card import CARD
 from latent_tokens.sharing.hub_methods import MODULE, RESULTS
 from latent_tokens.storage import append_line, read_description
@@ -205,7 +205,7 @@ def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
 
 
 def test_bundled_model_needs_no_network(monkeypatch):
-    monkeypatch.setattr("latent_tokens.checkpoints.finding.fetch", pytest.fail)
+    monkeypatch.setattr("latent_tokens.checkpoints.files.fetch", pytest.fail)
     monkeypatch.setattr("latent_tokens.sharing.hub_methods.fetch", pytest.fail)
     assert Transformer.from_pretrained("sudoku-6-scdm").method == METHODS["scdm"]
     assert find("sudoku-6-scdm") == SHIPPED / "sudoku-6-scdm"

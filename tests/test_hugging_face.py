@@ -26,9 +26,10 @@ from latent_tokens import (
     growing,
     left_to_right,
 )
-from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
+from latent_tokens.checkpoints.files import tensors_to_bytes
 from latent_tokens.core.layout import Layout
-from latent_tokens.sharing.hugging_face import GeneratedOutput, LatentTokensConfig, LatentTokensForMaskedLM
+from latent_tokens.sharing.generation import GeneratedOutput
+from latent_tokens.sharing.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
 
 LENGTH, MASK = 16, 4
 

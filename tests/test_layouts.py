@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
-from latent_tokens.checkpoints.finding import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.cli import main
 from latent_tokens.sharing.hub_methods import save_pretrained
 

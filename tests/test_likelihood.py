@@ -11,7 +11,7 @@ from latent_tokens import METHODS, Decoding, Transformer, given, log_likelihood
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.likelihood import in_one_pass, score_tokens
 from latent_tokens.core.sampling import generate
-from latent_tokens.evaluation.held_out import nats_along_orders
+from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples
 
@@ -113,7 +113,7 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
     examples = Examples.of(every()[:40].numpy().astype(np.uint16), 0)
     whole = nats_along_orders(net, examples, orders=3, seed=7)
     assert whole.shape == ((1, 40) if name == "arm" else (3, 40))
-    monkeypatch.setattr("latent_tokens.evaluation.held_out.ROWS", 1)
+    monkeypatch.setattr("latent_tokens.evaluation.likelihood.ROWS", 1)
     assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
     if name == "arm":
         return

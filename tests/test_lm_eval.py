@@ -34,9 +34,8 @@ from latent_tokens import (
 )
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
-from latent_tokens.sharing.lm_eval_generation import before_stop, generation_settings, is_decided
-from latent_tokens.sharing.text_codecs import read_codec
-from latent_tokens.sharing.text_model import read_text_model
+from latent_tokens.sharing.lm_eval import before_stop, generation_settings, is_decided
+from latent_tokens.sharing.text_model import read_codec, read_text_model
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model

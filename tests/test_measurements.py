@@ -10,8 +10,8 @@ import pytest
 
 import latent_tokens
 from latent_tokens.cli import main
-from latent_tokens.evaluation.measurements import FIRST_COLUMNS, measurements
-from latent_tokens.evaluation.results import append_result
+from latent_tokens.evaluation.report import FIRST_COLUMNS, measurements
+from latent_tokens.evaluation.rows import append_result
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 ROW = json.loads(ROWS.read_text().splitlines()[0]) | {"cells": 88.5, "units": 2}

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from helpers.hostile import GROWING
-from latent_tokens.checkpoints.limited import rehearse
+from latent_tokens.checkpoints.torchfile import rehearse
 from latent_tokens.tasks.readers.pickles import read_plain_pickle
-from latent_tokens.tasks.text.tokenizer import read_tokenizer
-from latent_tokens.tasks.text.tokenizer_growth import MOST_GROWTH
+from latent_tokens.tasks.text.tokenizer import MOST_GROWTH, read_tokenizer
 
 GIGABYTE = 1_000_000  # KB, as the system counts them
 

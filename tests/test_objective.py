@@ -10,7 +10,7 @@ from latent_tokens.core.denoiser import supports_slots
 from latent_tokens.core.objective import corrupt, weighted_nll
 from latent_tokens.network import transformer
 from latent_tokens.network.memory import MAX_RATIO, MIN_SLOTS
-from latent_tokens.training.batches import microbatches
+from latent_tokens.training.step import microbatches
 
 
 def generator(seed=0):

@@ -28,7 +28,7 @@ from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import check_decoding, is_off_distribution
 from latent_tokens.paper.design.hashes import evaluation_content
 from latent_tokens.sharing.card import figures
-from latent_tokens.sharing.generation_settings import LatentTokensGenerationConfig
+from latent_tokens.sharing.generation import LatentTokensGenerationConfig
 from latent_tokens.sizes import Size
 from latent_tokens.trace.drawing import set_title
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace

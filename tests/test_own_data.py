@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from latent_tokens import TASKS, Examples, dataset
-from latent_tokens.data.tensors import as_tensors
+from latent_tokens.data.loading import as_tensors
 
 TASK = TASKS["sudoku-4"]
 

@@ -20,7 +20,7 @@ from latent_tokens import (
     left_to_right,
     log_likelihood,
 )
-from latent_tokens.checkpoints.pretrained import method_from, method_to
+from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import (
     attends_earlier,

@@ -8,7 +8,7 @@ import pytest
 
 from latent_tokens import METHODS, TASKS, TrainConfig, fit, from_pretrained, load, load_method, train
 from latent_tokens.checkpoints import stored_methods
-from latent_tokens.checkpoints.opening import learned_task
+from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.cli import main
 from latent_tokens.configs import DataConfig

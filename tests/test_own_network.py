@@ -24,8 +24,8 @@ from latent_tokens import (
     generate,
     save_pretrained,
 )
-from latent_tokens.checkpoints.tensor_files import tensors_sha256
-from latent_tokens.training.state import saved_states
+from latent_tokens.checkpoints.files import tensors_sha256
+from latent_tokens.training.checkpoint import saved_states
 
 TASK = TASKS["sudoku-4"]
 

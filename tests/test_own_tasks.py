@@ -23,7 +23,7 @@ from latent_tokens import (
     make_data,
 )
 from latent_tokens.data.splits import make_problems
-from latent_tokens.evaluation.solve import solve
+from latent_tokens.evaluation.problems import solve
 from latent_tokens.tasks import Solvable, errors_of, named
 from latent_tokens.tasks.base import scores_of
 from latent_tokens.trace.boards import examples as examples_of

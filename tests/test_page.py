@@ -36,7 +36,7 @@ from helpers.page import (
     watch,
 )  # fmt: skip
 from latent_tokens import TrainConfig, fit
-from latent_tokens.checkpoints.pretrained import find
+from latent_tokens.checkpoints.files import find
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.boards import measured
 from latent_tokens.trace.frozen import PAGE_RECORD

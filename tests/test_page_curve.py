@@ -7,7 +7,7 @@ import pytest
 
 from helpers.browser import DESK
 from helpers.page import PHONE, fits, model, screen, serving, sound, until
-from latent_tokens.checkpoints.pretrained import find
+from latent_tokens.checkpoints.files import find
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.boards import measured
 from latent_tokens.web.curve import Curve, measure

@@ -10,13 +10,12 @@ import torch
 
 from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import watched
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
-from latent_tokens.trace.comparison import compared, puzzles, solved
-from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, measure
+from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, compared, measure, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 from latent_tokens.web.curves import curves
 

@@ -25,7 +25,7 @@ from helpers.page import (
     verdicts,
 )  # fmt: skip
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, save_pretrained
-from latent_tokens.checkpoints.pretrained import find
+from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace

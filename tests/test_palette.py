@@ -8,7 +8,7 @@ from PIL import Image, ImageColor
 from helpers.page import SIX, model
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.palette import METHOD_COLORS, PAGE
-from latent_tokens.trace.images import strip
+from latent_tokens.trace.drawing import strip
 from latent_tokens.trace.record import DecodeRequest, trace
 from latent_tokens.web.page import read_asset
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import (
     MAY_CHANGE_ON_RESUME,
     DataConfig,
@@ -21,7 +21,7 @@ from latent_tokens.configs import (
 from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.intervals import wilson, wilson_difference
-from latent_tokens.evaluation.results import read_results
+from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper import reproduce as reproduce_module
 from latent_tokens.paper.design.cells import Cell
 from latent_tokens.paper.design.claim_list import claims
@@ -53,7 +53,7 @@ from latent_tokens.paper.tables.claims import claims_table, verdict
 from latent_tokens.paper.tables.lines import Line, lines
 from latent_tokens.paper.tables.results import markdown, printed
 from latent_tokens.storage import read_lines
-from latent_tokens.training.loop import keep_if_best
+from latent_tokens.training.step import keep_if_best
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 RUNS = Path("runs/paper")
@@ -641,7 +641,7 @@ def test_the_page_says_of_others_puzzles_what_the_rows_say():
 
 
 def test_text_results_are_found_without_the_evaluator_package(tmp_path, monkeypatch):
-    monkeypatch.setattr("latent_tokens.evaluation.evaluators.find_spec", lambda name: None)
+    monkeypatch.setattr("latent_tokens.evaluation.text.find_spec", lambda name: None)
     (tmp_path / "cpu").mkdir()
     shutil.copy(ROWS, tmp_path / "cpu")
     config = ReproduceConfig("table-text", out=tmp_path, runs=tmp_path)

@@ -12,8 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from latent_tokens import METHODS, Transformer, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.pretrained import shipped_names
-from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
+from latent_tokens.checkpoints.files import shipped_names, tensors_to_bytes
 from latent_tokens.sharing import hub_methods
 
 

@@ -10,8 +10,14 @@ from latent_tokens import METHODS, TASKS, DataConfig, TrainConfig, evaluate, fit
 from latent_tokens.cli import main
 from latent_tokens.configs import EvalConfig
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.protocol import NUM_ZEBRA, with_protocol
-from latent_tokens.evaluation.settings import check_candidates, check_counts, is_adaptive, order_for
+from latent_tokens.evaluation.settings import (
+    NUM_ZEBRA,
+    check_candidates,
+    check_counts,
+    is_adaptive,
+    order_for,
+    with_protocol,
+)
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.recipes import recipes
 from latent_tokens.tasks import configured

@@ -22,7 +22,7 @@ from latent_tokens.paper.running.queue import NICENESS, queued, run_queue
 from latent_tokens.paper.running.queue_file import Entry, in_order, read_queue
 from latent_tokens.paper.running.runs import measured
 from latent_tokens.paper.tables.catalogue import CATALOGUE
-from latent_tokens.training.signals import Preempted
+from latent_tokens.training.run import Preempted
 
 QUEUE = Path(__file__).parents[1] / "results" / "queue.toml"
 

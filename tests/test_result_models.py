@@ -8,8 +8,8 @@ import torch
 
 from helpers.documentation import ROOT
 from latent_tokens import TrainConfig, fit, from_pretrained
-from latent_tokens.checkpoints.opening import learned_task
-from latent_tokens.checkpoints.tensor_files import read_tensor_file, tensors_sha256
+from latent_tokens.checkpoints.directory import learned_task
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.paper.running.runs import measured
 
 sys.path.append(str(ROOT / "scripts"))

@@ -10,10 +10,19 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate, from_pretrained
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.evaluation.results import HASH, SHARES, append_result, read_results, row_hash
-from latent_tokens.evaluation.rows import Row, Scores, TextScores, Watched
+from latent_tokens.evaluation.rows import (
+    HASH,
+    SHARES,
+    Row,
+    Scores,
+    TextScores,
+    Watched,
+    append_result,
+    read_results,
+    row_hash,
+)
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce

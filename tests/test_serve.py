@@ -46,8 +46,8 @@ from latent_tokens import (
     from_pretrained,
     save_pretrained,
 )
-from latent_tokens.checkpoints.opening import learned_task
-from latent_tokens.checkpoints.pretrained import find, shipped_names
+from latent_tokens.checkpoints.directory import learned_task
+from latent_tokens.checkpoints.files import find, shipped_names
 from latent_tokens.cli import main
 from latent_tokens.commands.serve import bound
 from latent_tokens.configs import SamplingConfig

@@ -12,15 +12,10 @@ from safetensors.torch import load_file, save_file
 
 from helpers.hostile import OFFSETS
 from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.tensor_files import (
-    file_sha256,
-    read_tensor_file,
-    tensors_sha256,
-    tensors_to_bytes,
-)
+from latent_tokens.checkpoints.files import file_sha256, read_tensor_file, tensors_sha256, tensors_to_bytes
 from latent_tokens.paper.running.runs import check_together
+from latent_tokens.training.checkpoint import read_state, saved_states
 from latent_tokens.training.loop import fit
-from latent_tokens.training.state import read_state, saved_states
 from test_training import tiny_run
 
 
@@ -94,7 +89,7 @@ def test_tensors_sha256_depends_on_names_types_shapes_and_bytes():
 
 
 def test_a_tensor_file_is_the_same_in_every_process(tmp_path):
-    code = "import sys, torch; from latent_tokens.checkpoints.tensor_files import tensors_to_bytes; "
+    code = "import sys, torch; from latent_tokens.checkpoints.files import tensors_to_bytes; "
     code += (
         "sys.stdout.buffer.write(tensors_to_bytes({'b': torch.arange(3), 'a': torch.ones(2)}, {'x': "
         "'1', 'y': '2', 'z': '3'}))"

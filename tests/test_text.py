@@ -18,8 +18,8 @@ from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.data.corpus import key_of, split_of
 from latent_tokens.data.documents import SHORTEST, blocks_of, documents, files_of, length_of, pieces
-from latent_tokens.evaluation.evaluators import LanguageModel
 from latent_tokens.evaluation.settings import decoding_for
+from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text import tokenizer

@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +31,17 @@ from latent_tokens import (
 from latent_tokens.core.method import name_of
 from latent_tokens.core.objective import weighted_nll
 from latent_tokens.storage import short_hash, write_atomic
-from latent_tokens.training.batches import training_batches
-from latent_tokens.training.finished import is_finished
-from latent_tokens.training.optimizer_state import load_optimizer, optimizer_tensors
-from latent_tokens.training.signals import Preempted
-from latent_tokens.training.state import DIGITS, load_state, saved_states, saved_step
-from latent_tokens.training.step import ema_update, learning_rate
+from latent_tokens.training.checkpoint import (
+    DIGITS,
+    load_optimizer,
+    load_state,
+    optimizer_tensors,
+    saved_states,
+    saved_step,
+)
+from latent_tokens.training.loop import is_finished
+from latent_tokens.training.run import Preempted
+from latent_tokens.training.step import ema_update, learning_rate, training_batches
 
 
 def tiny_run(out, **changes):
@@ -487,23 +493,20 @@ def test_a_step_that_is_not_finite_may_be_left_out(tmp_path, monkeypatch, capsys
         {"step": 3, "skipped": "loss inf, gradient norm nan"}
     ]
     assert all(weight.isfinite().all() for weight in load_file(run / "model.safetensors").values())
-    monkeypatch.setattr(
-        "latent_tokens.training.step.weighted_nll", lambda *arguments: weighted_nll(*arguments) * math.inf
-    )
+    monkeypatch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(*range(1, 100)))
     with pytest.raises(ValueError, match="at step 9: training diverged"):
         fit(tiny_run(tmp_path / "every", on_nan="skip"))
 
 
-def infinite_at(call):
-    """Return a loss function that is infinite at one call."""
-    calls = 0
+def infinite_at(*numbers):
+    """Return a loss that is infinite in the steps of these numbers, from 1, and in no validation."""
+    calls = count(1)
 
-    def counted(*arguments):
-        nonlocal calls
-        calls += 1
-        return weighted_nll(*arguments) * (math.inf if calls == call else 1)
+    def loss(*arguments):
+        is_step = torch.is_grad_enabled()
+        return weighted_nll(*arguments) * (math.inf if is_step and next(calls) in numbers else 1)
 
-    return counted
+    return loss
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 from helpers.documentation import ROOT
-from latent_tokens.checkpoints.pretrained import shipped_names
+from latent_tokens.checkpoints.files import shipped_names
 
 pytestmark = pytest.mark.slow
 PUZZLE = "1.....3............2................"

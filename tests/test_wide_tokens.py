@@ -8,7 +8,7 @@ import torch
 
 from latent_tokens import DataConfig, Examples, Text, as_numpy, as_tensors, fit, load, make_data
 from latent_tokens.configs import TrainConfig
-from latent_tokens.data.datasets import load_data
+from latent_tokens.data.loading import load_data
 from latent_tokens.tasks.examples import as_array
 from latent_tokens.tasks.text.tokenizer import END, learn_bpe
 from latent_tokens.training.data import check_tokenizer

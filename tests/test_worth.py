@@ -8,7 +8,7 @@ import pytest
 
 from latent_tokens import from_pretrained
 from latent_tokens.core.policies import decaying
-from latent_tokens.evaluation.held_out import nats_along_orders
+from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import save_sheet
 from latent_tokens.paper.design.recipes import recipes

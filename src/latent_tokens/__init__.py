@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from latent_tokens.checkpoints.hugging_face import from_transformers as from_transformers
-    from latent_tokens.checkpoints.pretrained import (
+    from latent_tokens.checkpoints.directory import (
         from_pretrained as from_pretrained,
         save_pretrained as save_pretrained,
     )
+    from latent_tokens.checkpoints.hugging_face import from_transformers as from_transformers
     from latent_tokens.checkpoints.stored_methods import load_method as load_method
     from latent_tokens.configs import (
         DataConfig as DataConfig,
@@ -61,16 +61,24 @@ if TYPE_CHECKING:
         random as random,
         relevant as relevant,
     )
-    from latent_tokens.data.datasets import load_data as load_data, make_data as make_data
+    from latent_tokens.data.datasets import make_data as make_data
+    from latent_tokens.data.loading import (
+        as_numpy as as_numpy,
+        as_tensors as as_tensors,
+        load_data as load_data,
+    )
     from latent_tokens.data.splits import dataset as dataset
-    from latent_tokens.data.tensors import as_numpy as as_numpy, as_tensors as as_tensors
     from latent_tokens.evaluation.evaluate import evaluate as evaluate
-    from latent_tokens.evaluation.held_out import nats_along_orders as nats_along_orders
-    from latent_tokens.evaluation.measurements import results as results
-    from latent_tokens.evaluation.solve import solve as solve
-    from latent_tokens.model.loading import load as load, train as train
-    from latent_tokens.model.model import Model as Model
-    from latent_tokens.model.outputs import ResultTable as ResultTable, Samples as Samples
+    from latent_tokens.evaluation.likelihood import nats_along_orders as nats_along_orders
+    from latent_tokens.evaluation.problems import solve as solve
+    from latent_tokens.evaluation.report import results as results
+    from latent_tokens.model import (
+        Model as Model,
+        ResultTable as ResultTable,
+        Samples as Samples,
+        load as load,
+        train as train,
+    )
     from latent_tokens.network.check import check_network as check_network
     from latent_tokens.network.fast import generate as generate
     from latent_tokens.network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
@@ -89,11 +97,11 @@ if TYPE_CHECKING:
     from latent_tokens.training.loop import fit as fit
 
 HOMES = {
-    "checkpoints.hugging_face": ("from_transformers",),
-    "checkpoints.pretrained": (
+    "checkpoints.directory": (
         "from_pretrained",
         "save_pretrained",
     ),
+    "checkpoints.hugging_face": ("from_transformers",),
     "checkpoints.stored_methods": ("load_method",),
     "configs": (
         "DataConfig",
@@ -121,8 +129,8 @@ HOMES = {
         "given_partition",
         "growing",
         "margin",
-        "reverse_process",
         "of_logits",
+        "reverse_process",
         "top_prob",
     ),
     "core.denoiser": ("Denoiser",),
@@ -152,27 +160,23 @@ HOMES = {
         "random",
         "relevant",
     ),
-    "data.datasets": (
-        "load_data",
-        "make_data",
-    ),
-    "data.splits": ("dataset",),
-    "data.tensors": (
+    "data.datasets": ("make_data",),
+    "data.loading": (
         "as_numpy",
         "as_tensors",
+        "load_data",
     ),
+    "data.splits": ("dataset",),
     "evaluation.evaluate": ("evaluate",),
-    "evaluation.held_out": ("nats_along_orders",),
-    "evaluation.measurements": ("results",),
-    "evaluation.solve": ("solve",),
-    "model.loading": (
-        "load",
-        "train",
-    ),
-    "model.model": ("Model",),
-    "model.outputs": (
+    "evaluation.likelihood": ("nats_along_orders",),
+    "evaluation.problems": ("solve",),
+    "evaluation.report": ("results",),
+    "model": (
+        "Model",
         "ResultTable",
         "Samples",
+        "load",
+        "train",
     ),
     "network.check": ("check_network",),
     "network.fast": ("generate",),

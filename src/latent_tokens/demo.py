@@ -9,7 +9,8 @@ from typing import Literal, cast
 
 import torch
 
-from latent_tokens.checkpoints.pretrained import SHIPPED, fingerprint, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.directory import from_pretrained, save_pretrained
+from latent_tokens.checkpoints.files import SHIPPED, fingerprint
 from latent_tokens.checks import check_out
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
@@ -19,11 +20,9 @@ from latent_tokens.configs import (
     SamplingConfig,
     TrainConfig,
 )
-from latent_tokens.evaluation.evaluate import evaluate
-from latent_tokens.evaluation.parallel import evaluate_in_parallel
+from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
-from latent_tokens.evaluation.results import append_result, read_results
-from latent_tokens.evaluation.rows import Row
+from latent_tokens.evaluation.rows import Row, append_result, read_results
 from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
@@ -31,9 +30,8 @@ from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku
 from latent_tokens.trace.boards import chosen
-from latent_tokens.trace.comparison import compared, puzzles, solved
-from latent_tokens.trace.events import Trace
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+from latent_tokens.trace.frozen import compared, puzzles, solved
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, Trace, trace
 from latent_tokens.training.loop import fit
 from latent_tokens.web.trace_page import page_with
 

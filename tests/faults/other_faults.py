@@ -181,7 +181,7 @@ def difference(first, second):
 
 def leave_a_decode_unread(drill, faults):
     """Leave a decode longer than the buffers unread. It must end at its deadline."""
-    from latent_tokens.checkpoints.opening import learned_task
+    from latent_tokens.checkpoints.directory import learned_task
     from latent_tokens.web.model_cache import ModelCache
     from latent_tokens.web.server import app_for
 

@@ -26,7 +26,7 @@ from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.readers.sources import read_source
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
-from latent_tokens.training.state import discard_after, load_state, saved_states
+from latent_tokens.training.checkpoint import discard_after, load_state, saved_states
 from latent_tokens.training.step import ema_update
 
 Case = dict[str, bytes]

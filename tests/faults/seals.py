@@ -9,8 +9,8 @@ from hashlib import sha256
 import numpy as np
 from safetensors.torch import load
 
-from latent_tokens.checkpoints.tensor_files import tensors_sha256
-from latent_tokens.data.datasets import fingerprint
+from latent_tokens.checkpoints.files import tensors_sha256
+from latent_tokens.data.loading import fingerprint
 from latent_tokens.tasks import Examples
 
 MOST_ELEMENTS = 1 << 20

@@ -19,7 +19,7 @@ from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, Transformer, fit, 
 from latent_tokens.cli import main
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Text, description
-from latent_tokens.tasks.countdown.puzzles import texts
+from latent_tokens.tasks.countdown import texts
 from latent_tokens.tasks.zebra.puzzles import WORDS as CLUE_WORDS, answer, read_prompt
 
 TINY = Size(8, 2, 1)

@@ -12,7 +12,8 @@ import torch
 
 from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained
-from latent_tokens.checkpoints.pretrained import SHIPPED, save_pretrained
+from latent_tokens.checkpoints.directory import save_pretrained
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.tasks import Examples
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, decode

@@ -14,8 +14,8 @@ from axe_playwright_python.sync_playwright import Axe
 from helpers.browser import PATIENCE
 from helpers.documentation import ROOT
 from latent_tokens import from_pretrained
-from latent_tokens.checkpoints.opening import learned_task
-from latent_tokens.checkpoints.pretrained import find
+from latent_tokens.checkpoints.directory import learned_task
+from latent_tokens.checkpoints.files import find
 from latent_tokens.commands.serve import bound
 from latent_tokens.trace.record import LoadedModel
 from latent_tokens.web.model_cache import ModelCache

@@ -32,8 +32,7 @@ from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
-from latent_tokens.training.batches import training_batches
-from latent_tokens.training.step import ema_update, train_step
+from latent_tokens.training.step import ema_update, train_step, training_batches
 
 VOCABULARY = 32  # of the networks that train: the paper's (checkpoints.md)
 WARM_UP = 3  # training steps before the first measurement, until the allocator has the memory of a step

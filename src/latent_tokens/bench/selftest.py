@@ -13,7 +13,8 @@ from torch import Tensor
 
 from latent_tokens.bench.doctor import Finding
 from latent_tokens.bench.machine import describe_machine
-from latent_tokens.checkpoints.pretrained import SHIPPED, from_pretrained, shipped_names
+from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.files import SHIPPED, shipped_names
 from latent_tokens.checks import first_line
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import Decoding

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: fetch a model directory by its name, and upload one."""
+"""Models of the Hugging Face Hub, fetched into a cache that is checked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "chat_template.jinja",
 )
+
+
 FILES = [
     "config.json",
     "model.safetensors",
     "results.jsonl",
     *TOKENIZER_FILES,
 ]  # what is fetched: nothing that could be executed
+
+
 REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such name, not yours to read
 
 

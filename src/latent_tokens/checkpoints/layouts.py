@@ -1,14 +1,319 @@
-"""The layouts of published masked diffusion models: the class of `transformers` of each, and its method."""
+"""The layouts of published masked diffusion models: their settings and weights in ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from latent_tokens.storage import Json
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from latent_tokens.checkpoints.hub import TOKENIZER_FILES, check_links
+from latent_tokens.checks import first_line, is_whole
+from latent_tokens.core.method import METHODS, Method
+from latent_tokens.network.hf import OWN_METHODS
+from latent_tokens.storage import Json, json_bytes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+# Entries of config.json that tell which code and files a model has. They do not describe the network.
+ABOUT_CODE = (
+    "model_type",
+    "architectures",
+    "auto_map",
+    "torch_dtype",
+    "dtype",
+    "transformers_version",
+    "_name_or_path",
+    "attn_implementation",
+    "_attn_implementation",
+)
+
+
+CONFIG = "tokenizer_config.json"
+
+
+def read_json(file: Path) -> dict[str, Json]:
+    """Return the entries of a JSON file. Raise ValueError if it is missing or corrupt."""
+    if not file.is_file():
+        raise ValueError(f"{file}: not found. Name a directory that transformers wrote.")
+    try:
+        entries = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: corrupt ({first_line(error)}). Download it again.") from None
+    if not isinstance(entries, dict):
+        raise ValueError(f"{file}: corrupt (it is not an object). Download it again.")
+    return entries
+
+
+def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the settings of the native class.
+
+    Raises:
+        ValueError: an entry is missing, or has a value that the native class does not support.
+    """
+    for name, allowed in layout.required.items():
+        if name in config and config[name] not in allowed:
+            raise ValueError(
+                f"config.json: {name}={config[name]!s:.80} is not supported by {layout.native[0]}. "
+                f"It must be {' or '.join(map(str, allowed))}."
+            )
+    if config.get("quantization_config") is not None:
+        quantization = str(config["quantization_config"])[:80]
+        raise ValueError(
+            f"config.json: quantization_config={quantization} is not supported. Use weights in bf16 or fp32."
+        )
+    entries = {name: value for name, value in config.items() if value is not None}
+    for names in (*layout.needed, *(layout.settings or {}).values()):
+        if not any(name in entries for name in names):
+            raise ValueError(f"config.json: {names[0]} is missing. Download it again.")
+    if layout.settings is None:
+        return {name: value for name, value in config.items() if name not in ABOUT_CODE}
+    return {
+        native_name: next(entries[name] for name in names if name in entries)
+        for native_name, names in layout.settings.items()
+    }
+
+
+def method_of(layout: PublishedLayout, config: Mapping[str, Json], readout: Readout) -> Method:
+    """Return the method of a published model with a readout. Raise ValueError if its blocks are not known."""
+    if layout.method == "mdm":
+        return OWN_METHODS[readout]
+    name = layout.method
+    if name == "block-mdm":
+        size = config.get("block_size")
+        if not is_whole(size, 1):
+            raise ValueError(
+                f"config.json: block_size={size} is not a number of positions per block. "
+                "Add the one that the model was trained with."
+            )
+        name = f"block-mdm-{size}"
+    return replace(METHODS[name], readout=readout)
+
+
+def named_mask(folder: Path, config: Mapping[str, Json]) -> int | str | None:
+    """Return MASK as config.json or the tokenizer names it, as an id or a text, or None."""
+    number = config.get("mask_token_id")
+    if isinstance(number, int):
+        return number
+    token = tokenizer_config(folder).get("mask_token")
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None
+
+
+def added_token_id(folder: Path, text: str) -> int | None:
+    """Return the id of a token that tokenizer_config.json adds to the vocabulary, or None."""
+    added = tokenizer_config(folder).get("added_tokens_decoder")
+    for number, token in added.items() if isinstance(added, dict) else ():
+        if isinstance(token, dict) and token.get("content") == text and number.isdecimal():
+            return int(number)
+    return None
+
+
+def tokenizer_config(folder: Path) -> dict[str, Json]:
+    """Return tokenizer_config.json, empty if it is missing. Raise ValueError if it is corrupt."""
+    file = folder / CONFIG
+    return read_json(file) if file.is_file() else {}
+
+
+def copied_tokenizer(folder: Path) -> dict[str, bytes]:
+    """Return the files of the tokenizer in a directory by name, without references to code.
+
+    Raises:
+        ValueError: a file is corrupt, or a link that leaves the directory.
+    """
+    check_links(folder, TOKENIZER_FILES)
+    files = {name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()}
+    if CONFIG in files:
+        config = tokenizer_config(folder)
+        files[CONFIG] = json_bytes({name: value for name, value in config.items() if name != "auto_map"})
+    return files
+
+
+FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")  # constants that old versions stored
+
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def read_native(
+    folder: Path, layout: PublishedLayout, config: Mapping[str, Json], dtype: torch.dtype | None
+) -> PreTrainedModel:
+    """Return the language model of a published checkpoint, as a class of `transformers`.
+
+    Args:
+        folder: its directory.
+        layout: its layout.
+        config: the entries of its config.json.
+        dtype: the precision of the model. None: that of the files.
+
+    Raises:
+        ValueError: a file is missing or corrupt, or its weights are not those of the native class.
+    """
+    stored = read_weights(folder)
+    try:
+        skeleton = skeleton_of(layout, native_settings(layout, config), len(stored))
+        complete = with_tied(renamed(stored, layout, skeleton), skeleton)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    model: PreTrainedModel = type(skeleton).from_pretrained(
+        None,
+        config=skeleton.config,
+        state_dict=complete,
+        dtype=dtype or common_dtype(complete.values()),
+    )
+    model.tie_weights()  # transformers 5.3 leaves weights apart if the file has both names
+    return model
+
+
+def skeleton_of(layout: PublishedLayout, settings: Mapping[str, Json], num_weights: int) -> PreTrainedModel:
+    """Return the model of a native class without values, so that nothing is allocated before a check.
+
+    Args:
+        layout: the layout.
+        settings: the settings of the native class.
+        num_weights: the number of weights in the files. There cannot be more layers.
+
+    Raises:
+        ValueError: the class does not have these settings, or there are more layers.
+    """
+    import transformers
+
+    class_name, family = layout.native
+    native: type[PreTrainedModel] = getattr(transformers, class_name)
+    try:
+        native_config = transformers.AutoConfig.for_model(family, **settings)
+        num_layers = int(native_config.num_hidden_layers)
+        if num_layers <= num_weights:
+            with torch.device("meta"):
+                return native(native_config)
+    except Exception as error:  # of values that others wrote: anything
+        problem = f"not those of {class_name} ({first_line(error)})"
+        raise ValueError(f"config.json: corrupt, its settings are {problem}. Download it again.") from None
+    raise ValueError(f"incomplete, {num_weights} weights of {num_layers} layers. Download it again.")
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors of a directory by name: of model.safetensors, or of the shards of its index.
+
+    Raises:
+        ValueError: a file is missing or corrupt, or a shard does not have the tensors of the index.
+    """
+    if not (folder / INDEX).is_file():
+        return read_file(folder / FILE)
+    shard_of = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(shard_of, dict) or not all(is_file_name(name) for name in shard_of.values()):
+        raise ValueError(f"{folder / INDEX}: corrupt (its weight_map has no shards). Download it again.")
+    weights = dict[str, Tensor]()
+    for shard in sorted(set(shard_of.values())):
+        weights |= read_file(folder / shard)
+    missing = sorted(shard_of.keys() - weights.keys())
+    if missing:
+        raise ValueError(f"{folder / shard_of[missing[0]]}: {missing[0]} is missing. Download it again.")
+    return weights
+
+
+def is_file_name(name: Json) -> bool:
+    """Return whether a value is the name of a file, without a directory."""
+    return isinstance(name, str) and Path(name).name == name
+
+
+def read_file(file: Path) -> dict[str, Tensor]:
+    """Return the tensors of one file. Raise ValueError if it is missing or corrupt."""
+    if not file.is_file():
+        raise ValueError(f"{file}: is missing. Download it again.")
+    try:
+        return dict(load_file(file))
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{file}: corrupt ({first_line(error)}). Download it again.") from None
+
+
+def renamed(
+    weights: Mapping[str, Tensor], layout: PublishedLayout, skeleton: PreTrainedModel
+) -> dict[str, Tensor]:
+    """Return the weights by the names of the native class, without buffers that it computes.
+
+    Args:
+        weights: the weights by the names of the files.
+        layout: their layout.
+        skeleton: the model without values.
+
+    Raises:
+        ValueError: a weight is unknown, occurs twice, or is not of floating point.
+    """
+    known = {name for name, _ in skeleton.named_parameters(remove_duplicate=False)}
+    origin = dict[str, str]()
+    for name, tensor in sorted(weights.items()):
+        if BUFFER.search(name):
+            continue
+        native_name = name
+        for pattern, replacement in layout.weights:
+            native_name = re.sub(pattern, replacement, native_name)
+        if native_name not in known:
+            class_name = type(skeleton).__name__
+            raise ValueError(f"{name:.80} is not a weight of {class_name}. Use a checkpoint of this layout.")
+        if native_name in origin:
+            raise ValueError(f"{origin[native_name]} and {name} are the same weight. Remove one of them.")
+        if tensor.dtype not in DTYPES:
+            raise ValueError(f"{name} has the type {tensor.dtype}. Use weights in bf16 or fp32.")
+        origin[native_name] = name
+    return {native_name: weights[name] for native_name, name in origin.items()}
+
+
+def with_tied(weights: Mapping[str, Tensor], skeleton: PreTrainedModel) -> dict[str, Tensor]:
+    """Return the weights with every name of a tied weight, of which a file may have one only.
+
+    Args:
+        weights: the weights by native name.
+        skeleton: the model without values.
+
+    Raises:
+        ValueError: a weight is missing, has another shape, or differs from the one that it is tied to.
+    """
+    names_of = dict[int, list[str]]()  # several names of one parameter are tied
+    shapes = dict[str, tuple[int, ...]]()
+    for name, parameter in skeleton.named_parameters(remove_duplicate=False):
+        names_of.setdefault(id(parameter), []).append(name)
+        shapes[name] = tuple(parameter.shape)
+    complete = dict[str, Tensor]()
+    for names in names_of.values():
+        stored = [name for name in names if name in weights]
+        if not stored:
+            raise ValueError(
+                f"incomplete, {names[0]} of {type(skeleton).__name__} is missing. Download it again."
+            )
+        for name in stored:
+            shape = tuple(weights[name].shape)
+            if shape != shapes[name]:
+                raise ValueError(f"{name} is {shape}, and {shapes[name]} by config.json. Download it again.")
+            if not torch.equal(weights[name], weights[stored[0]]):
+                raise ValueError(
+                    f"{name} differs from {stored[0]}, and config.json ties them. "
+                    "Set tie_word_embeddings to false."
+                )
+        complete |= dict.fromkeys(names, weights[stored[0]])
+    return complete
+
+
+def common_dtype(tensors: Iterable[Tensor]) -> torch.dtype:
+    """Return the precision of all tensors, or float32 if they have several."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    return dtypes.pop() if len(dtypes) == 1 else torch.float32
+
 
 Readout = Literal["in_place", "left"]
+
 
 # What LLaDA may be configured to, and LlamaForCausalLM is.
 AS_LLAMA: Mapping[str, tuple[Json, ...]] = {
@@ -28,6 +333,8 @@ AS_LLAMA: Mapping[str, tuple[Json, ...]] = {
     "multi_query_attention": (False, None),
     "scale_logits": (False,),
 }
+
+
 LLADA_SETTINGS = {
     "vocab_size": ("embedding_size", "vocab_size"),
     "hidden_size": ("d_model",),
@@ -42,7 +349,11 @@ LLADA_SETTINGS = {
     "eos_token_id": ("eos_token_id",),
     "pad_token_id": ("pad_token_id",),
 }
+
+
 LLADA_BLOCK = r"^model\.transformer\.blocks\.(\d+)\."
+
+
 LLADA_WEIGHTS = (
     (r"^model\.transformer\.wte\.", "model.embed_tokens."),
     (LLADA_BLOCK + r"attn_norm\.", r"model.layers.\1.input_layernorm."),
@@ -55,12 +366,18 @@ LLADA_WEIGHTS = (
     (r"^model\.transformer\.ln_f\.", "model.norm."),
     (r"^model\.transformer\.ff_out\.", "lm_head."),
 )
+
+
 # DiffuGPT is saved as GPT-2, or inside the module that its authors train.
 DIFFUGPT_WEIGHTS = (
     (r"^denoise_model\.", "transformer."),
     (r"^embed_tokens\.", "transformer.wte."),
 )
+
+
 ONE_WINDOW: Mapping[str, tuple[Json, ...]] = {"use_sliding_window": (False, None)}
+
+
 QWEN_NEEDED = (("rms_norm_eps",), ("rope_theta", "rope_parameters"))
 
 
@@ -99,10 +416,20 @@ class PublishedLayout:
 
 
 LLAMA = ("LlamaForCausalLM", "llama")
+
+
 QWEN2 = ("Qwen2ForCausalLM", "qwen2")
+
+
 QWEN3 = ("Qwen3ForCausalLM", "qwen3")
+
+
 GPT2 = ("GPT2LMHeadModel", "gpt2")
+
+
 MODERNBERT = ("ModernBertForMaskedLM", "modernbert")
+
+
 LAYOUTS = (
     PublishedLayout(
         "LLaDA",

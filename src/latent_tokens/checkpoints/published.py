@@ -1,33 +1,278 @@
-"""Published checkpoints: the Eso-LM and MDLM files that their authors' code writes."""
+"""Published Eso-LM and MDLM checkpoints: their settings, the fold of adaLN, and how they are opened."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeGuard, TypeVar
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from latent_tokens.checkpoints.architecture import Stored, layout_of, plain, setting, table
-from latent_tokens.checkpoints.folding import BUFFER, FLOATING, PREFIX, folded
-from latent_tokens.checkpoints.torchfile import Saved, is_plain_tensor, read_torch
+from latent_tokens.checkpoints.torchfile import Inert, Saved, is_plain_tensor, read_torch
 from latent_tokens.checks import first_line
 from latent_tokens.core.method import METHODS
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import ROTARY_BASE, Transformer
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import Json
 
+PREFIX = "backbone."
+
+
+BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the EMA
+
+
+FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights of the published network by name."""
+    block = {
+        "norm1.weight": (width,),
+        "attn_qkv.weight": (3 * width, width),
+        "attn_out.weight": (width, width),
+        "norm2.weight": (width,),
+        "mlp.0.weight": (4 * width, width),
+        "mlp.0.bias": (4 * width,),
+        "mlp.2.weight": (width, 4 * width),
+        "mlp.2.bias": (width,),
+        "adaLN_modulation.weight": (6 * width, cond),
+        "adaLN_modulation.bias": (6 * width,),
+    }
+    return {
+        "vocab_embed.embedding": (rows, width),
+        "sigma_map.mlp.0.weight": (cond, waves),
+        "sigma_map.mlp.0.bias": (cond,),
+        "sigma_map.mlp.2.weight": (cond, cond),
+        "sigma_map.mlp.2.bias": (cond,),
+        **{f"blocks.{number}.{name}": shape for number in range(layers) for name, shape in block.items()},
+        "output_layer.norm_final.weight": (width,),
+        "output_layer.linear.weight": (rows, width),
+        "output_layer.linear.bias": (rows,),
+        "output_layer.adaLN_modulation.weight": (2 * width, cond),
+        "output_layer.adaLN_modulation.bias": (2 * width,),
+    }
+
+
+def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: int) -> Transformer:
+    """Return the plain transformer that computes the same as a network with weights of these `shapes`.
+
+    Raises ValueError, naming the weight, if numbers are not finite or the rotary embedding is another one.
+    """
+    theirs = dict(weights)
+    frequencies = theirs.pop(BUFFER, None)
+    if frequencies is not None and not same_rotary(frequencies, size.width // size.heads):
+        raise ValueError(
+            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}. No other rotary embedding is supported."
+        )
+    for name, tensor in theirs.items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(
+                f"{PREFIX}{name} has numbers that are not finite: "
+                "training diverged, or the file is corrupt. Use another checkpoint."
+            )
+    with torch.device("meta"):
+        net = Transformer(size, vocab_size, length, positions="rotary", gelu="tanh")
+    ours = {name: tensor.float() for name, tensor in folding(theirs, size)}
+    for name, tensor in ours.items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"its weights are too large to fold: {name} is not finite in float32")
+    net.load_state_dict(ours, assign=True)
+    return net.requires_grad_(True)
+
+
+def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:
+    """Yield our weights from theirs in float64, with norms and gates folded into one LayerNorm and output."""
+
+    def take(name: str) -> Tensor:
+        return weights.pop(name).double()
+
+    inner = take("sigma_map.mlp.0.weight")  # (c, f)
+    waves = inner.shape[1]
+    wave = torch.cat(
+        [torch.ones(waves // 2), torch.zeros(waves - waves // 2)]
+    ).double()  # cosines and sines of a noise level of 0
+    hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias"))
+    condition = F.silu(take("sigma_map.mlp.2.weight") @ hidden + take("sigma_map.mlp.2.bias"))
+
+    def constants(name: str, parts: int) -> Sequence[Tensor]:
+        return (take(f"{name}.weight") @ condition + take(f"{name}.bias")).chunk(parts)
+
+    yield "embedding.weight", take("vocab_embed.embedding")
+    for number in range(size.layers):
+        block = f"blocks.{number}"
+        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = constants(f"{block}.adaLN_modulation", 6)
+        yield f"{block}.attention_norm.weight", take(f"{block}.norm1.weight") * (1 + scale)
+        yield f"{block}.attention_norm.bias", shift
+        yield f"{block}.qkv.weight", take(f"{block}.attn_qkv.weight")
+        yield f"{block}.attention_out.weight", gate[:, None] * take(f"{block}.attn_out.weight")
+        yield f"{block}.mlp_norm.weight", take(f"{block}.norm2.weight") * (1 + mlp_scale)
+        yield f"{block}.mlp_norm.bias", mlp_shift
+        yield f"{block}.mlp_in.weight", take(f"{block}.mlp.0.weight")
+        yield f"{block}.mlp_in.bias", take(f"{block}.mlp.0.bias")
+        yield f"{block}.mlp_out.weight", mlp_gate[:, None] * take(f"{block}.mlp.2.weight")
+        yield f"{block}.mlp_out.bias", mlp_gate * take(f"{block}.mlp.2.bias")
+    shift, scale = constants("output_layer.adaLN_modulation", 2)
+    yield "norm.weight", take("output_layer.norm_final.weight") * (1 + scale)
+    yield "norm.bias", shift
+    yield "head.weight", take("output_layer.linear.weight")
+    yield "head.bias", take("output_layer.linear.bias")
+
+
+def same_rotary(frequencies: Tensor, channels: int) -> bool:
+    """Return whether a rotary embedding equals ours, to the precision of its type."""
+    half = channels // 2
+    ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+    if frequencies.shape != ours.shape or frequencies.dtype not in FLOATING:
+        return False
+    return torch.allclose(
+        frequencies.double(), ours, rtol=max(1e-3, 2 * torch.finfo(frequencies.dtype).eps), atol=0
+    )
+
+
+MOST_HEADS, WIDEST = 1 << 10, 1 << 16
+
+
+DEEPEST, MOST_SETTINGS = 32, 100_000
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor that is not read yet: its type, None if it is not one of FLOATING, and its shape."""
+
+    dtype: torch.dtype | None
+    shape: tuple[int, ...]
+
+
+def plain(value: Saved, source: Path) -> Json:
+    """Return settings as dicts, lists and scalars. Raise ValueError if there are too many."""
+    num_visited = 0
+
+    def walk(value: Saved, depth: int) -> Json:
+        nonlocal num_visited
+        num_visited += 1
+        if depth > DEEPEST or num_visited > MOST_SETTINGS:
+            raise ValueError(
+                f"{source}: its settings are nested more than {DEEPEST} deep, "
+                f"or more than {MOST_SETTINGS:,}. "
+                "Use a published Eso-LM or MDLM checkpoint."
+            )
+        state = value.state if isinstance(value, Inert) else None
+        if isinstance(state, dict):
+            return walk(state.get("_content", state.get("_val")), depth + 1)
+        if isinstance(value, dict):
+            return {key: walk(inner, depth + 1) for key, inner in value.items() if isinstance(key, str)}
+        if isinstance(value, (list, tuple)):
+            return [walk(inner, depth + 1) for inner in value]
+        return value if isinstance(value, (bool, int, float, str)) else None
+
+    return walk(value, 0)
+
+
+def table(settings: Json) -> dict[str, Json]:
+    """Return the settings of the model and of the algorithm in one dict."""
+    top: dict[str, Json] = settings if isinstance(settings, dict) else {}
+    inner = top.get("config")
+    config: dict[str, Json] = inner if isinstance(inner, dict) else top
+    parts = [config, *(part for part in (config.get("model"), config.get("algo")) if isinstance(part, dict))]
+    return {name: value for part in parts for name, value in part.items() if not isinstance(value, dict)}
+
+
+def layout_of(source: Path, weights: Mapping[str, Stored], settings: Mapping[str, Json]) -> tuple[Size, int]:
+    """Return the size of the network that has these weights, and the rows of its embedding.
+
+    Raise ValueError if a weight is missing, of another shape, or one too many.
+    """
+    if settings.get("time_conditioning") not in (None, False):
+        raise ValueError(
+            f"{source}: time_conditioning={settings['time_conditioning']}: "
+            "layers that depend on the noise level do not fold into a plain transformer"
+        )
+    if settings.get("causal_attention") not in (None, False) or "sigma_map.mlp.0.weight" not in weights:
+        raise ValueError(
+            f"{source}: sigma_map is missing among its weights, "
+            "so it is not an Eso-LM or MDLM diffusion model. Use one of these."
+        )
+    (rows, width), (cond, waves) = (
+        matrix(source, weights, name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
+    )
+    layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
+    num_blocks = settings.get("n_blocks")
+    if layers < 1 or (isinstance(num_blocks, int) and layers != num_blocks):
+        raise ValueError(
+            f"{source}: has weights of {layers} blocks, and n_blocks={num_blocks} in its settings"
+        )
+    expected = shapes(rows, width, layers, cond, waves)
+    for what, names in (
+        ("is missing", expected.keys() - weights.keys()),
+        ("is not a weight of the network of Eso-LM or MDLM", weights.keys() - expected.keys() - {BUFFER}),
+    ):
+        if names:
+            others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            raise ValueError(f"{source}: {PREFIX}{min(names)[:80]} {what}{others}")
+    for name, shape in expected.items():
+        if weights[name].shape != shape or weights[name].dtype is None:
+            kind = "floating-point numbers" if weights[name].dtype is None else "that shape"
+            raise ValueError(
+                f"{source}: {PREFIX}{name} is {weights[name].shape}: must be {shape}, and of {kind}"
+            )
+    heads = setting(source, settings, "n_heads", MOST_HEADS)
+    if width % (2 * heads):
+        raise ValueError(
+            f"{source}: n_heads={heads} in its settings: "
+            f"does not divide a width of {width} into heads of a whole, even number of channels"
+        )
+    if settings.get("mask_index") not in (None, rows - 1):
+        raise ValueError(
+            f"{source}: mask_index={settings['mask_index']}: "
+            f"must be the last of the {rows} rows of the embedding"
+        )
+    return Size(width, heads, layers), rows
+
+
+def matrix(source: Path, weights: Mapping[str, Stored], name: str) -> tuple[int, int]:
+    """Return the shape of a weight. Raise ValueError if it is not a matrix, or too large or small."""
+    shape = weights[name].shape if name in weights else None
+    if shape is None or len(shape) != 2 or not all(2 <= count <= WIDEST for count in shape):
+        reason = f"is {shape}: must have two dimensions of 2 to {WIDEST:,}"
+        if shape is None:
+            reason = "is missing"
+        raise ValueError(f"{source}: {PREFIX}{name} {reason}")
+    return shape[0], shape[1]
+
+
+def setting(source: Path, settings: Mapping[str, Json], names: str | tuple[str, ...], most: int) -> int:
+    """Return the first setting that is set. Raise ValueError if it is not a whole number from 1 to `most`."""
+    names = (names,) if isinstance(names, str) else names
+    value = next((settings[name] for name in names if settings.get(name) is not None), None)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ValueError(
+            f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: "
+            f"must be a whole number from 1 to {most:,}"
+        )
+    return value
+
+
 T = TypeVar("T")
+
+
 Kind = Literal["ema", "raw"]
 
+
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
+
+
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
+
+
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
+
+
 FLOATS_OF_SAFETENSORS = {
     "F64": torch.float64,
     "F32": torch.float32,

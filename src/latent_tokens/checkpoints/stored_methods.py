@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from latent_tokens.checkpoints.description import Entries
+from latent_tokens.checkpoints.files import Entries
 from latent_tokens.core import attention, order
 from latent_tokens.core.attention import BlockCausal, with_name
 from latent_tokens.core.method import METHODS, Method

@@ -38,7 +38,8 @@ def run_data(command: Data) -> int:
     if not processes.is_main():
         return 0  # rank 0 makes the data set, with one worker process per core
 
-    from latent_tokens.data.datasets import make_counted, read_manifest, task_of
+    from latent_tokens.data.datasets import make_counted, task_of
+    from latent_tokens.data.loading import read_manifest
     from latent_tokens.progress import CONSOLE
     from latent_tokens.tasks import SPLITS, Text
 

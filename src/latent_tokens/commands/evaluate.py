@@ -48,16 +48,13 @@ def run_evaluate(command: Evaluate) -> int:
     """Run `latent-tokens evaluate`. Print a table or JSON lines."""
     from rich.console import Console
 
-    from latent_tokens.checkpoints.opening import learned_task, model_of
-    from latent_tokens.checkpoints.pretrained import SHIPPED, find
-    from latent_tokens.evaluation.evaluate import evaluate
-    from latent_tokens.evaluation.evaluators import judge_of
-    from latent_tokens.evaluation.generative_perplexity import evaluate_text
+    from latent_tokens.checkpoints.directory import learned_task, model_of
+    from latent_tokens.checkpoints.files import SHIPPED, find
+    from latent_tokens.evaluation.evaluate import count_differing_tokens, evaluate
     from latent_tokens.evaluation.problems import device_of
     from latent_tokens.evaluation.report import table
-    from latent_tokens.evaluation.results import append_result, with_hash
-    from latent_tokens.evaluation.rounding import count_differing_tokens
-    from latent_tokens.evaluation.rows import judged_by
+    from latent_tokens.evaluation.rows import append_result, judged_by, with_hash
+    from latent_tokens.evaluation.text import evaluate_text, judge_of
     from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 

@@ -35,7 +35,7 @@ def run_export(command: Export) -> int:
     """Run `latent-tokens export`. Print the directory."""
     import torch
 
-    from latent_tokens.checkpoints.opening import opened
+    from latent_tokens.checkpoints.directory import opened
     from latent_tokens.sharing.hub_methods import save_pretrained
 
     check_out(command.out)

@@ -55,8 +55,9 @@ class Import:
 
 def run_import(command: Import) -> int:
     """Run `latent-tokens import`. Print a summary of the model, and the directory."""
+    from latent_tokens.checkpoints.directory import save_pretrained
+    from latent_tokens.checkpoints.files import fingerprint
     from latent_tokens.checkpoints.hugging_face import is_language_model, is_ours
-    from latent_tokens.checkpoints.pretrained import fingerprint, save_pretrained
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.method import name_of
     from latent_tokens.storage import provenance
@@ -109,9 +110,9 @@ def import_published(command: Import, folder: Path) -> int:
         ValueError: the directory is not supported, or an option is not for it.
     """
     from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
-    from latent_tokens.checkpoints.layout_settings import copied_tokenizer
+    from latent_tokens.checkpoints.layouts import copied_tokenizer
     from latent_tokens.core.method import name_of
-    from latent_tokens.sharing.adapted import write_for_transformers
+    from latent_tokens.sharing.hub_methods import write_for_transformers
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
 

@@ -77,11 +77,11 @@ class LikelihoodRow(TypedDict):
 
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
-    from latent_tokens.checkpoints.opening import learned_text, model_of
-    from latent_tokens.checkpoints.pretrained import check_fits, find
+    from latent_tokens.checkpoints.directory import check_fits, learned_text, model_of
+    from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import Decoding, is_off_distribution
     from latent_tokens.core.method import name_of
-    from latent_tokens.evaluation.held_out import check_order, nats_along_orders, num_bytes
+    from latent_tokens.evaluation.likelihood import check_order, nats_along_orders, num_bytes
     from latent_tokens.evaluation.problems import policy_for
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import check_chosen, check_policy, shown_latents
@@ -197,7 +197,7 @@ def check_without_mask(command: Likelihood, examples: Examples, mask_id: int) ->
 
 def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> LikelihoodRow:
     """Return the row of the nats (K, N) of N sequences along K orders, with `size` bytes of text."""
-    from latent_tokens.evaluation.generative_perplexity import perplexity
+    from latent_tokens.evaluation.text import perplexity
 
     tokens = examples.lengths - examples.known.sum(1)
     each = nats.sum(1) / tokens.sum()

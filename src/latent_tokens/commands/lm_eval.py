@@ -17,7 +17,7 @@ from latent_tokens.commands.shared import OwnCode
 if TYPE_CHECKING:
     from lm_eval.tasks import TaskManager
 
-    from latent_tokens.sharing.lm_eval_totals import ModelInfo
+    from latent_tokens.sharing.lm_eval import ModelInfo
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def run_lm_eval(command: LmEval) -> int:
             f"lm-eval needs {error.name}, which is not installed. "
             "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
         ) from None
-    from latent_tokens.checkpoints.opening import check_method
+    from latent_tokens.checkpoints.directory import check_method
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic
 

@@ -13,7 +13,7 @@ from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 
 if TYPE_CHECKING:
-    from latent_tokens.evaluation.measurements import Measurement
+    from latent_tokens.evaluation.report import Measurement
 
 HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
             "95% interval", "tokens")  # fmt: skip
@@ -36,7 +36,7 @@ class Results:
 
 def run_results(command: Results) -> int:
     """Run `latent-tokens results`. Print a table, or write a CSV file and print its path."""
-    from latent_tokens.evaluation.measurements import as_csv, measurements, result_files
+    from latent_tokens.evaluation.report import as_csv, measurements, result_files
 
     rows = measurements(command.runs, command.metric)
     _, without_results = result_files(command.runs)
@@ -56,8 +56,7 @@ def run_results(command: Results) -> int:
 
 def cells(row: Measurement) -> list[str]:
     """Return the cells of a line. A missing value is empty."""
-    from latent_tokens.evaluation.results import SHARES
-    from latent_tokens.evaluation.rows import labeled, with_noise
+    from latent_tokens.evaluation.rows import SHARES, labeled, with_noise
 
     names = ("run", "task", "method", "size", "train_seed", "train_steps")
     is_share = row["metric"] in SHARES

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from latent_tokens.core.decoding import Decoding, Step
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.tasks import Examples, Solvable, Text
-    from latent_tokens.tasks.base import Tokens
+    from latent_tokens.tasks.examples import Tokens
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Sample:
 
 def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
-    from latent_tokens.checkpoints.opening import learned_task, model_of
-    from latent_tokens.checkpoints.pretrained import check_fits, find
+    from latent_tokens.checkpoints.directory import check_fits, learned_task, model_of
+    from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
     from latent_tokens.evaluation.settings import (
         check_counts,
@@ -138,7 +138,7 @@ def draw(
 
     Each rank draws its shard, and every rank returns all samples.
     """
-    from latent_tokens.data.tensors import as_numpy
+    from latent_tokens.data.loading import as_numpy
     from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
     from latent_tokens.tasks import Text
 

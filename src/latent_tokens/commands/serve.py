@@ -67,8 +67,8 @@ def run_serve(command: Serve) -> int:
         ) from None
     import torch
 
-    from latent_tokens.checkpoints.opening import learned_task
-    from latent_tokens.checkpoints.pretrained import find, shipped_names
+    from latent_tokens.checkpoints.directory import learned_task
+    from latent_tokens.checkpoints.files import find, shipped_names
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.web.model_cache import ModelCache
 

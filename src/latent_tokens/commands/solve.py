@@ -45,9 +45,10 @@ class Solve:
 
 def run_solve(command: Solve) -> int:
     """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
-    from latent_tokens.checkpoints.opening import learned_task, opened
-    from latent_tokens.checkpoints.pretrained import find, from_pretrained, shipped_names
+    from latent_tokens.checkpoints.directory import from_pretrained, learned_task, opened
+    from latent_tokens.checkpoints.files import find, shipped_names
     from latent_tokens.core.decoding import is_off_distribution
+    from latent_tokens.evaluation.problems import solve
     from latent_tokens.evaluation.settings import (
         check_counts,
         decoding_for,
@@ -56,7 +57,6 @@ def run_solve(command: Solve) -> int:
         shown_candidates,
         shown_latents,
     )
-    from latent_tokens.evaluation.solve import solve
     from latent_tokens.tasks import Solvable, Text
     from latent_tokens.tasks.sudoku.boards import read_puzzle
 

@@ -50,7 +50,7 @@ class Trace:
 def run_trace(command: Trace) -> int:
     """Run `latent-tokens trace`. Write the files, and print the verdicts and the paths."""
     from latent_tokens.storage import write_atomic
-    from latent_tokens.trace.images import animation, strip
+    from latent_tokens.trace.drawing import animation, strip
     from latent_tokens.trace.record import trace
     from latent_tokens.web.trace_page import page_with
 
@@ -142,8 +142,8 @@ def caption_of(decodes: list[DecodeRequest]) -> str:
 
 def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
-    from latent_tokens.checkpoints.opening import learned_task, opened
-    from latent_tokens.checkpoints.pretrained import find
+    from latent_tokens.checkpoints.directory import learned_task, opened
+    from latent_tokens.checkpoints.files import find
     from latent_tokens.evaluation.settings import check_counts
     from latent_tokens.trace.record import DecodeRequest, LoadedModel, solvable
 

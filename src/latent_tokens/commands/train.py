@@ -46,8 +46,7 @@ def run_train(command: Train, observe: Observer | None = None) -> int:
                 "Leave one of the two out."
             )
 
-    from latent_tokens.training.finished import is_finished
-    from latent_tokens.training.loop import fit
+    from latent_tokens.training.loop import fit, is_finished
 
     several = len(configs) > 1
     finished = {config.folder for config in configs if several and is_finished(config)}

@@ -1,4 +1,4 @@
-"""Data sets: made from a seed or read from a file. No puzzle leaks across splits."""
+"""Data sets: made, converted, checked and fingerprinted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import make_text
-from latent_tokens.data.loading import change_detector, fingerprint, load_data, read_manifest, split_entry
+from latent_tokens.data.loading import load_data, read_manifest, split_entry
 from latent_tokens.data.splits import Report, make_splits
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import FORMAT, Json, atomic_directory, json_bytes, provenance, write_atomic
@@ -29,24 +29,16 @@ from latent_tokens.tasks import (
     configured,
     description,
 )
-from latent_tokens.tasks.generating import generate_checked
+from latent_tokens.tasks.base import generate_checked
 from latent_tokens.tasks.readers.sources import read_source
 
 OF_GENERATORS = ("source", "clues", "guessing")  # settings that do not describe puzzles of a file
-TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
-GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 
-__all__ = [
-    "GENERATOR",
-    "change_detector",
-    "fingerprint",
-    "load_data",
-    "make_counted",
-    "make_data",
-    "preview",
-    "read_manifest",
-    "task_of",
-]
+
+TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
+
+
+GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 
 
 def make_data(config: DataConfig, report: Report = lambda num_examples: None) -> Path:

@@ -1,4 +1,4 @@
-"""Stored data sets: read with their manifest, and checked against the checksums that it records."""
+"""Data sets as they are stored and loaded: manifests, splits, and examples as tensors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import NotRequired, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from latent_tokens.configs import Split
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.storage import Json, json_bytes, read_description, sha256_of
 from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, description
-from latent_tokens.tasks.readers.arrays import load_npy
+from latent_tokens.tasks.examples import smallest_type
+from latent_tokens.tasks.readers.sources import load_npy
 
 CHUNK = 10_000  # examples that are hashed or checked at a time
 
@@ -192,3 +195,40 @@ def change_detector(data: Path | None) -> Callable[[], bool]:
 
     before = snapshot()
     return lambda: snapshot() == before
+
+
+def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    """Return examples as the tensors that `loss` and `generate` take.
+
+    Args:
+        examples: N examples of at most L positions.
+        device: The device of the tensors.
+
+    Returns:
+        tokens: Int64, (N, L).
+        known: Bool, (N, L).
+        lengths: Int64, (N,).
+
+    Example:
+        >>> tokens, known, lengths = as_tensors(TASKS["sudoku-4"].generate(2, seed=0))
+        >>> tokens.shape
+        torch.Size([2, 16])
+    """
+    tokens = torch.from_numpy(examples.tokens.astype(np.int64)).to(device)
+    known = torch.from_numpy(np.array(examples.known)).to(device)  # that of a text cannot be written to
+    lengths = torch.from_numpy(examples.lengths.astype(np.int64)).to(device)
+    return tokens, known, lengths
+
+
+def as_numpy(tokens: Tensor) -> Tokens:
+    """Return tokens as tasks take them: of the smallest type, uint8, uint16 or uint32, on the CPU.
+
+    Args:
+        tokens: token ids, on any device.
+
+    Example:
+        >>> as_numpy(torch.tensor([[1, 2]])).dtype
+        dtype('uint8')
+    """
+    array = tokens.cpu().numpy()
+    return array.astype(smallest_type(int(array.max(initial=0))))

@@ -22,8 +22,7 @@ from latent_tokens.checks import check_choice
 from latent_tokens.configs import Split
 from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined, task_or_named
-from latent_tokens.tasks.base import HELD_OUT
-from latent_tokens.tasks.generating import generate_checked
+from latent_tokens.tasks.base import HELD_OUT, generate_checked
 
 CHUNK = 1_024  # numbers of the seed tried in one call, at most
 CHUNKS_PER_ROUND = 8  # of each process, at most, before the splits are checked again

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from copy import deepcopy
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from torch import nn
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.pretrained import check_fits
+from latent_tokens.checkpoints.directory import check_fits, from_pretrained
 from latent_tokens.checks import changed
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, blocks_of, check_decoding
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
-from latent_tokens.data.datasets import fingerprint
+from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.intervals import wilson
-from latent_tokens.evaluation.origin import trained_run
-from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems, policy_for
-from latent_tokens.evaluation.protocol import with_protocol
-from latent_tokens.evaluation.results import in_percent
-from latent_tokens.evaluation.rows import Measured, Row, RowCosts, Watched, joined
+from latent_tokens.evaluation.problems import (
+    batches,
+    decode_batch,
+    device_of,
+    find_problems,
+    policy_for,
+    text_problems,
+)
+from latent_tokens.evaluation.rows import Measured, Row, RowCosts, Watched, in_percent, joined, trained_run
 from latent_tokens.evaluation.settings import (
     check_candidates,
     check_policy,
@@ -36,14 +44,64 @@ from latent_tokens.evaluation.settings import (
     row_settings,
     shown_candidates,
     shown_latents,
+    with_protocol,
 )
 from latent_tokens.network.check import check_once
 from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import Examples, Language, Task, task_or_named
-from latent_tokens.tasks.base import Tokens, scores_of
+from latent_tokens.tasks import TASKS, Examples, Language, Task, Text, task_or_named
+from latent_tokens.tasks.base import scores_of
+from latent_tokens.tasks.examples import Tokens
+
+
+def evaluate_in_parallel(
+    model: Path,
+    task: str,
+    configs: Sequence[EvalConfig],
+    num_processes: int,
+    *,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Return the rows of all configs in their order. Each row is measured by a process of one thread.
+
+    Samples do not depend on the number of processes. The seconds of a row are measured while other rows are.
+
+    Args:
+        model: the model directory.
+        task: the name of its task.
+        configs: the settings.
+        num_processes: the number of processes.
+        on_row: receives the rows in their order, each when it and those before it are measured.
+
+    Raises:
+        ValueError: the model is not of the task, or its method cannot decode so.
+    """
+    single = [
+        replace(
+            config, latents=sampling.latents if sampling.latents is None else (sampling.latents,), threads=1
+        )
+        for config in configs
+        for sampling in config.samplings
+    ]
+    rows: list[Row] = []
+    workers = Parallel(n_jobs=num_processes, return_as="generator", pre_dispatch=num_processes, batch_size=1)
+    title = f"evaluating {model.name} in {num_processes} processes"
+    with workers, progress(title, len(single)) as advance:
+        for row in workers(delayed(evaluate_one)(model, task, config) for config in single):
+            rows.append(row)
+            on_row(row)
+            advance(1, f"n={row['latents']} k={row['candidates']}: {row[row['metric']]}%")
+    return rows
+
+
+def evaluate_one(model: Path, task: str, config: EvalConfig) -> Row:
+    """Return the one row of a config, without progress bars."""
+    with redirect_stderr(StringIO()):
+        (row,) = evaluate(from_pretrained(model), TASKS[task], config)
+    return row
+
 
 Adjust = Callable[[Transformer, Task, Decoding], Decoding]
 
@@ -257,3 +315,41 @@ def paper_cost(length: int, candidates: int | str, latents: int | str) -> float 
         return None
     k, n = (length if isinstance(count, str) else count for count in (candidates, latents))
     return round(relative_cost(length, k, n), 4)
+
+
+NUM_COMPARED = 64
+"""Number of samples that are decoded in both precisions."""
+
+
+def count_differing_tokens(net: Transformer, task: Task | Text, config: EvalConfig) -> tuple[int, int, int]:
+    """Return (tokens that differ, tokens decoded, samples) of at most 64 samples in bf16 and in fp32.
+
+    They are decoded with the first number of latent tokens of the config, from equal random numbers. A token
+    that differs changes the input of all later steps, so one difference can cause many.
+
+    Raises:
+        ValueError: the net is not of the task, or its method cannot decode so.
+    """
+    config = config if isinstance(task, Text) else with_protocol(net, task, config)
+    problems = problems_to_compare(net, task, config)
+
+    def samples_in(precision: Precision) -> Tokens:
+        model = in_precision(net, precision)
+        with processes.limit_threads(config.threads):
+            policy = policy_for(model, task, config)
+            decoding = replace(checked_decodings(net, task, config)[0], latent_policy=policy)
+            return answer(model, problems, config, decoding)[0]
+
+    differing = int((samples_in("bf16") != samples_in("fp32")).sum())
+    decoded = int((problems.lengths - problems.known.sum(1)).sum())
+    return differing, decoded, len(problems.tokens)
+
+
+def problems_to_compare(net: Transformer, task: Task | Text, config: EvalConfig) -> Examples:
+    """Return the first problems of an evaluation, at most 64."""
+    if isinstance(task, Text):
+        count = min(NUM_COMPARED, config.num_samples or NUM_COMPARED)
+        return text_problems(net, task, count)
+    if config.data is None:
+        config = replace(config, num_samples=min(NUM_COMPARED, config.num_samples or NUM_COMPARED))
+    return find_problems(task, config).take(slice(NUM_COMPARED))

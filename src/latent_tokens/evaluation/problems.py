@@ -1,4 +1,4 @@
-"""The problems of an evaluation: where they come from, and how they are decoded in batches."""
+"""The problems of an evaluation as batches, and the answer to one puzzle."""
 
 from __future__ import annotations
 
@@ -12,21 +12,33 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latent_tokens.checkpoints.directory import check_fits
 from latent_tokens.configs import EvalConfig, Split
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step
 from latent_tokens.core.policies import LatentPolicy, influence, relevant
-from latent_tokens.data.datasets import load_data
+from latent_tokens.data.loading import as_numpy, as_tensors, load_data
 from latent_tokens.data.splits import make_problems, make_splits
-from latent_tokens.data.tensors import as_numpy, as_tensors
 from latent_tokens.evaluation.settings import POLICIES
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
-from latent_tokens.tasks import Examples, Language, Sudoku, SudokuPuzzle, Task, form
-from latent_tokens.tasks.base import Tokens
+from latent_tokens.tasks import (
+    Examples,
+    Language,
+    Solvable,
+    Sudoku,
+    SudokuPuzzle,
+    Task,
+    Text,
+    errors_of,
+    form,
+)
+from latent_tokens.tasks.examples import Tokens
 
 DEFAULT_SAMPLES = 1_000
+
+
 NUM_PROBED = 64
 """Number of examples on which the influence of a model is measured."""
 
@@ -193,3 +205,63 @@ def probe_examples(task: Language, config: EvalConfig) -> Examples | None:
     if not isinstance(task, Task):
         return None
     return make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An answered puzzle."""
+
+    tokens: np.ndarray  # (L,), of unsigned integers
+    wrong: list[str]  # the faults that the verifier lists, none if it is solved
+    number: int  # which attempt it was, from 0
+    processed: int  # tokens processed by the attempt
+
+
+def solve(
+    net: Transformer, task: Solvable, problem: Examples, decoding: Decoding, seed: int, attempts: int
+) -> Attempt:
+    """Return the first correct one of `attempts` answers to a problem of one example, else the first.
+
+    Attempt i draws from the random stream (seed, i).
+
+    Args:
+        net: the network, with its method.
+        task: the task that it learned.
+        problem: one example.
+        decoding: the settings of decoding.
+        seed: of the random streams.
+        attempts: the number of answers to try.
+
+    Raises:
+        ValueError: the problem has no solution, or the net is of another size.
+
+    Example:
+        >>> problem = task.encode("1.....3............2................")
+        >>> solve(net, task, problem, Decoding(candidates=8, latents=4), seed=0, attempts=5).tokens.shape
+        (36,)
+    """
+    check_fits(net, task)
+    check_solvable(task, problem)
+    batch = Batch.of(problem.take(np.zeros(attempts, np.int64)), device_of(net))
+    decoded = decode_batch(net, batch, decoding, seed)
+    length = int(problem.lengths[0])
+    wrong = [errors_of(task, answer, length) for answer in decoded.samples]
+    number = next((i for i, faults in enumerate(wrong) if not faults), 0)
+    processed = int(decoded.generated.processed[number])
+    return Attempt(decoded.samples[number], wrong[number], number, processed)
+
+
+def check_solvable(task: Solvable, problem: Examples) -> None:
+    """Raise ValueError if a problem of one example has no solution."""
+    if task.count_solutions(problem, most=1) == 0:
+        raise ValueError(
+            "puzzle has no solution: its parts do not contradict each other openly, "
+            "but no answer fits them all"
+        )
+
+
+def text_problems(net: Transformer, task: Text, count: int) -> Examples:
+    """Return `count` texts to generate. Only the readout "left" has a given token, the first."""
+    if net.method.readout == "left":  # no slot is to the left of position 0
+        return task.encode("").take(np.zeros(count, np.int64))
+    return Examples.of(np.zeros((count, task.length), np.uint16), 0)

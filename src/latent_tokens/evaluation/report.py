@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+import csv
+import glob
+import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from latent_tokens.evaluation.rows import Row, labeled, metric_of, with_noise
+from latent_tokens.checks import did_you_mean, is_number
+from latent_tokens.evaluation.rows import (
+    KEYS,
+    Row,
+    described_run,
+    entries,
+    labeled,
+    metric_of,
+    read_results,
+    with_noise,
+)
 from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.storage import read_description
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from pandas import DataFrame
+
 
 CHARACTERS_PER_INCH = 17  # of a caption
+
+
 NO_BREAK = "\N{NO-BREAK SPACE}"
+
 
 ORDER_NAMES = {
     "top_prob": "top-prob",
@@ -162,3 +181,167 @@ def wrapped(line: str, width: int) -> str:
     num_lines = len(wrap(width))
     parts = next(parts for columns in range(1, width + 1) if len(parts := wrap(columns)) <= num_lines)
     return "\n".join(parts).replace(NO_BREAK, " ")
+
+
+Measurement = dict[str, str | float | None]
+"""A result row whose values are numbers and texts."""
+
+
+Paths = Sequence[str | Path]
+
+
+FIRST_COLUMNS = (
+    "run", "task", "method", "size", "train_seed", "train_steps", "order", "candidates", "latents",
+    "candidates_setting", "latents_setting", "metric", "value", "ci_low", "ci_high", "num_samples",
+    "relative_cost",
+)  # fmt: skip
+
+
+INTEGERS = ("train_seed", "train_steps", "candidates", "latents", "num_samples", "length", "seed")
+
+
+NEEDED = ("task", "method", "order", "latents", "candidates", "metric", "ci95", "num_samples")
+
+
+def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
+    """Return the results of several runs as a pandas DataFrame, one row per measurement.
+
+    Columns are the entries of results.jsonl that are numbers or texts, with these differences:
+
+    - `run`, `folder`, `size`, `train_seed` and `train_steps` name the training run. Its other settings are
+      `train_lr`, `train_batch_size` and so on.
+    - `value` is the value of `metric`. `ci_low` and `ci_high` are the bounds of its 95% interval.
+    - `latents` and `candidates` are whole numbers. "all" is the length of the sequence, and the name of a
+      rule is missing. `latents_setting` and `candidates_setting` are texts, as set: "4" or "all".
+    - `commit` is the commit of the code that measured.
+
+    Args:
+        runs: run directories, files of result rows (.jsonl), and glob patterns of them. Runs without results
+            are left out.
+        metric: the metric to have as `value`. Rows without it are left out. None: the metric of each row. A
+            metric that is not the row's own has no interval.
+
+    Raises:
+        ImportError: pandas is not installed.
+        ValueError: nothing is found, or a file is corrupt.
+
+    Example::
+
+        table = results("runs/*")
+        table.groupby(["method", "latents"]).value.agg(["mean", "std"])  # over seeds
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        fix = "pip install pandas, or use `latent-tokens results RUN --csv FILE`"
+        raise ImportError(f"latent_tokens.results: pandas is not installed. {fix}.") from None
+
+    rows = measurements(runs, metric)
+    table = pd.DataFrame(rows, columns=columns_of(rows))
+    return table.astype({name: "Int64" for name in INTEGERS if name in table})
+
+
+def measurements(runs: Paths, metric: str | None = None) -> list[Measurement]:
+    """Return the rows of `results`, which also documents them."""
+    files, without_results = result_files(runs)
+    if not files:
+        folder = without_results[0] if without_results else "RUN"
+        raise ValueError(
+            f"{' '.join(map(str, runs))}: has no results.jsonl. Run latent-tokens evaluate {folder} first."
+        )
+    rows = [row for file in files for row in measurements_of(file)]
+    return rows if metric is None else of_metric(rows, metric)
+
+
+def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
+    """Return (the files of result rows, the run directories that have none).
+
+    Raises:
+        ValueError: a path or a pattern matches nothing, or a path is neither a run nor a file of rows.
+    """
+    files: list[Path] = []
+    without_results: list[Path] = []
+    for run in runs:
+        path = Path(run)
+        matches = [path] if path.exists() else [Path(match) for match in sorted(glob.glob(str(run)))]
+        if not matches:
+            raise ValueError(f"{run}: not found. Name run directories, or quote a pattern: 'runs/*'.")
+        for match in matches:
+            if match.suffix == ".jsonl" and match.is_file():
+                files.append(match)
+            elif (match / "results.jsonl").is_file():
+                files.append(match / "results.jsonl")
+            elif (match / "config.json").is_file():
+                without_results.append(match)
+            elif path.exists():  # others that a pattern matches are left out
+                fix = "Name one, a .jsonl, or a pattern in quotes: 'runs/*'."
+                raise ValueError(f"{run}: is not a run directory. {fix}")
+    return list(dict.fromkeys(files)), without_results
+
+
+def measurements_of(file: Path) -> list[Measurement]:
+    """Return the rows of one file. The settings of a run are those of the config.json next to it."""
+    folder = file.parent
+    run: dict[str, object] = {"folder": str(folder)}
+    if (folder / "config.json").is_file():
+        description = read_description(folder, "config.json", "run")
+        training = entries(description, "training")
+        others = [name for name in training if name not in (*KEYS.values(), "task", "method")]
+        run |= {**described_run(folder, description), **{f"train_{name}": training[name] for name in others}}
+    run_name = {"run": run["run"]} if "run" in run else {}  # that of today, if the directory was renamed
+    return [measurement({**run, **row, **run_name}) for row in read_results(file, NEEDED)]
+
+
+def measurement(row: Mapping[str, Any]) -> Measurement:
+    """Return a row with its metric as `value`. Lists and nested entries are left out."""
+    low, high = row["ci95"] or (None, None)
+    length = row.get("length")
+    return {
+        **{
+            name: value
+            for name, value in row.items()
+            if value is None or isinstance(value, str | float | int)
+        },
+        **{f"{name}_setting": str(row[name]) for name in ("candidates", "latents")},
+        **{name: whole_number(row[name], length) for name in ("candidates", "latents")},
+        "value": row[row["metric"]],
+        "ci_low": low,
+        "ci_high": high,
+        "commit": (row.get("made_with") or {}).get("commit"),
+    }
+
+
+def whole_number(setting: int | str, length: int | None) -> int | None:
+    """Return n or k of a row as a number: "all" is the length of the sequence, a rule is None."""
+    if setting == "all":
+        return length
+    return setting if isinstance(setting, int) else None
+
+
+def of_metric(rows: list[Measurement], metric: str) -> list[Measurement]:
+    """Return the rows that have a metric, with it as their value. Raise ValueError if none has it."""
+    having = [row for row in rows if is_number(row.get(metric))]
+    if not having:
+        names = sorted({name for row in rows for name, value in row.items() if is_number(value)})
+        own = sorted({str(row["metric"]) for row in rows})
+        fix = did_you_mean(metric, names) or f". Leave it out for {' or '.join(own)}."
+        raise ValueError(f"metric={metric}: no row has it{fix}")
+    no_interval: Measurement = {"ci_low": None, "ci_high": None}
+    return [
+        row if row["metric"] == metric else {**row, **no_interval, "metric": metric, "value": row[metric]}
+        for row in having
+    ]
+
+
+def columns_of(rows: Iterable[Measurement]) -> list[str]:
+    """Return the columns of a table: those that most readers want come first."""
+    return list(dict.fromkeys([*FIRST_COLUMNS, *(name for row in rows for name in row)]))
+
+
+def as_csv(rows: list[Measurement]) -> str:
+    """Return rows as a CSV file with a line of names. A missing value is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns_of(rows), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

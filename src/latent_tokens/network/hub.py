@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from latent_tokens.network.transformer import Transformer
-
 
 HUB_METHODS = "latent_tokens.sharing.hub_methods"
 
@@ -26,7 +22,7 @@ def from_pretrained(
     cache_dir: str | Path | None = None,
     local_files_only: bool = False,
     force_download: bool = False,
-) -> Transformer:
+) -> Any:
     """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
 
     It is on the CPU, in float32 and in eval mode.
@@ -41,15 +37,14 @@ def from_pretrained(
     Example:
         Transformer.from_pretrained("sudoku-6-scdm")
     """
-    net: Transformer = import_module(HUB_METHODS).load_pretrained(
+    return import_module(HUB_METHODS).load_pretrained(
         folder_or_name, revision=revision, token=token, cache_dir=cache_dir,
         local_files_only=local_files_only, force_download=force_download,
     )  # fmt: skip
-    return net
 
 
 def save_pretrained(
-    net: Transformer, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None,
+    net: Any, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None,
     name: str | None = None,
 ) -> None:  # fmt: skip
     """Write a model directory with its card, README.md, which transformers opens too.
@@ -74,7 +69,7 @@ def save_pretrained(
 
 
 def push_to_hub(
-    net: Transformer, name: str, *, dtype: torch.dtype | None = None, license: str | None = None,
+    net: Any, name: str, *, dtype: torch.dtype | None = None, license: str | None = None,
     private: bool | None = None, token: str | bool | None = None, branch: str | None = None,
     create_pr: bool = False, commit_message: str = "A model of latent-tokens",
 ) -> str:  # fmt: skip

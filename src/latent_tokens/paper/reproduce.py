@@ -8,9 +8,9 @@ from pathlib import Path
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
 from latent_tokens.configs.reproduce import RUN_NOTHING
-from latent_tokens.evaluation.evaluators import language_model
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
+from latent_tokens.evaluation.text import language_model
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.recipes import Recipe, recipes
 from latent_tokens.paper.figures.drawing import draw

@@ -13,9 +13,9 @@ from typing import cast
 
 from huggingface_hub import EvalResult, ModelCardData
 
-from latent_tokens.checkpoints.adapted import is_adapted
-from latent_tokens.checkpoints.description import Origin, check_about
-from latent_tokens.checkpoints.pretrained import from_pretrained, shipped_names
+from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.files import Origin, check_about, shipped_names
+from latent_tokens.checkpoints.hugging_face import is_adapted
 from latent_tokens.checks import one_line
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.method import name_of

@@ -7,33 +7,103 @@ module when they are called.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import torch
+from safetensors import SafetensorError
+from torch import nn
 
-from latent_tokens.checkpoints import pretrained
-from latent_tokens.checkpoints.adapted import is_for_transformers
-from latent_tokens.checkpoints.description import KINDS, Entries, check_about
+from latent_tokens.checkpoints import directory
+from latent_tokens.checkpoints.directory import check_can_save, describe
+from latent_tokens.checkpoints.files import (
+    KINDS,
+    SHIPPED,
+    Entries,
+    check_about,
+    find,
+    fingerprint,
+    read_tensor_file,
+)
 from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
-from latent_tokens.checkpoints.hugging_face import read_model
-from latent_tokens.checkpoints.pretrained import SHIPPED, describe, find, fingerprint, method_from
-from latent_tokens.checkpoints.saving import check_can_save
-from latent_tokens.checkpoints.tensor_files import read_tensor_file
+from latent_tokens.checkpoints.hugging_face import is_for_transformers, of_transformers, read_model
+from latent_tokens.checkpoints.layouts import copied_tokenizer
+from latent_tokens.checkpoints.stored_methods import method_from
+from latent_tokens.checks import first_line
 from latent_tokens.core.method import name_of
-from latent_tokens.evaluation.results import read_results
-from latent_tokens.evaluation.rows import Row
-from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.evaluation.rows import Row, read_results
+from latent_tokens.network.hf import HuggingFaceDenoiser, merged
 from latent_tokens.network.transformer import Transformer, stored_name
-from latent_tokens.sharing.adapted import copied_tokenizer_of, write_for_transformers
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
-from latent_tokens.storage import Json, read_description
+from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
+
+def write_for_transformers(
+    net: HuggingFaceDenoiser,
+    folder: Path,
+    about: Mapping[str, Json],
+    beside: Mapping[str, bytes],
+    dtype: torch.dtype | None,
+) -> None:
+    """Write the weights, with an adapter merged, and one config.json for transformers and this package.
+
+    Args:
+        net: the network.
+        folder: the directory.
+        about: entries that are added to config.json.
+        beside: other files by name.
+        dtype: the precision on disk. None is that of the network.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    description = {**describe(net), "model": without_weights(net), **about}
+
+    # Transformers writes its files beside the final ones, as /tmp can be small.
+    model = merged(net)
+    cast(nn.Module, model).to(dtype or model.dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=".") as temporary:
+        try:
+            model.save_pretrained(temporary, max_shard_size="1TB")
+        except SafetensorError as error:
+            problem = f"cannot be written ({first_line(error)})"
+            raise OSError(f"{folder}: {problem}. Free some space, then run the same command again") from None
+        files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
+
+    # Add what this package needs.
+    config = {**of_transformers(json.loads(files.pop("config.json"))), **description}
+    others = {folder / name: content for name, content in {**files, **beside}.items()}
+    write_atomic({**others, folder / "config.json": json_bytes(config)})
+
+
+def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
+    """Return the tokenizer's files in the directory of a network, by name, or None if it is a run.
+
+    An imported model keeps the tokenizer of its authors, with their special tokens and chat template.
+    """
+    if net.folder is None or not is_for_transformers(read_description(net.folder, "config.json", "model")):
+        return None
+    return copied_tokenizer(net.folder)
+
+
+def without_weights(net: HuggingFaceDenoiser) -> dict[str, Json]:
+    """Return the entry of config.json for a directory that transformers opens: what that does not know."""
+    names = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
+    entry = describe(net)["model"]
+    assert isinstance(entry, dict)
+    return {name: entry[name] for name in names}
+
+
 RESULTS = "results.jsonl"
+
+
 IN_RESULTS = (
     "task",
     "method",
@@ -45,8 +115,14 @@ IN_RESULTS = (
     "num_samples",
     "relative_cost",
 )
+
+
 MODULE = "modeling_latent_tokens"
+
+
 REPOSITORY = "https://github.com/OWNER/latent-tokens"
+
+
 CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
 
 try:
@@ -58,7 +134,11 @@ except ModuleNotFoundError as error:
         "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
     ) from None
 '''
+
+
 OF_THE_RUN = (*KINDS, "start", "stretches")
+
+
 OF_THE_TASK = ("task", "name")  # what is kept of a model whose weights have changed
 
 
@@ -80,7 +160,7 @@ def load_pretrained(
         local_files_only=local_files_only,
         force_download=force_download,
     )
-    return pretrained.from_pretrained(find(folder_or_name, fetch_model))
+    return directory.from_pretrained(find(folder_or_name, fetch_model))
 
 
 def save_pretrained(
@@ -111,7 +191,7 @@ def save_pretrained(
         entries = {**for_transformers(stored), "dtype": str(precision).removeprefix("torch.")}
         settings = {**settings, "fingerprint": fingerprint(stored), **entries}
         files[f"{MODULE}.py"] = CODE.encode()
-        pretrained.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
+        directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
 
 

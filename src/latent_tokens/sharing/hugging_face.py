@@ -1,39 +1,70 @@
-"""The transformers adapter: AutoModelForMaskedLM reads model directories of this package."""
+"""Our networks as models of transformers: loss, generation, loading and saving."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, GenerationConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    GenerationConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.modeling_outputs import MaskedLMOutput
+from transformers.utils.hub import convert_file_size_to_int
 
+from latent_tokens.checkpoints.directory import build, check_is_ours
+from latent_tokens.checkpoints.files import check_can_build, check_fingerprint, find, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.pretrained import build, find
+from latent_tokens.checkpoints.hugging_face import is_adapted
+from latent_tokens.checkpoints.layouts import read_json
 from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import weighted_cross_entropy
-from latent_tokens.sharing.generation import GeneratedOutput, StepCallback, decode_masked
-from latent_tokens.sharing.generation_settings import (
+from latent_tokens.sharing.generation import (
+    GeneratedOutput,
     GenerationSettings,
     LatentTokensGenerationConfig,
+    StepCallback,
     check_settings,
+    decode_masked,
     known_task,
     seed_from,
 )
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
-from latent_tokens.sharing.loading import check_directory, check_loaded
-from latent_tokens.sharing.model_config import LatentTokensConfig
 from latent_tokens.sharing.model_inputs import arranged_logits, attended_slots, mean_nats
-from latent_tokens.sharing.saving import SavingOptions, check_saving, for_hub
 
-__all__ = ["GeneratedOutput", "LatentTokensConfig", "LatentTokensForMaskedLM", "LatentTokensGenerationConfig"]
+
+class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
+    """The config.json of a model directory.
+
+    `vocab_size` counts MASK. Its id, `mask_token_id`, is the last. A run directory has neither, so they are
+    those of its network.
+    """
+
+    model_type = "latent_tokens"
+
+    def __init__(self, **entries: Any) -> None:
+        if "model" in entries:
+            mask_id = entries["model"]["vocab_size"]
+            entries = {"vocab_size": mask_id + 1, "mask_token_id": mask_id, **entries}
+        super().__init__(**entries)
+
+
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
+
+
 PREFIX = "net."
+
+
 NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: the name that it has here
 
 
@@ -245,5 +276,106 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)
+
+
 AutoModel.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
+
+
 AutoModelForMaskedLM.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
+
+
+FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
+
+
+MAX_NAMES = 200  # characters
+
+
+def check_directory(folder: Path) -> None:
+    """Raise ValueError if a directory has another network than `Transformer`, or corrupt weights."""
+    check_is_ours(folder)
+    if (folder / "config.json").is_file():
+        config = read_json(folder / "config.json")
+        check_can_build(config, folder)
+        if is_adapted(config):
+            problem = "its network is a model of transformers"
+            raise ValueError(f"{folder}: {problem}. Open it with load({str(folder)!r}).")
+    if (folder / "model.safetensors").is_file():  # checks its hash; transformers reads other files too
+        read_tensor_file(folder / "model.safetensors")
+
+
+def check_loaded(
+    model: PreTrainedModel,
+    folder: Path,
+    loading_info: Mapping[str, Collection[str]],
+    is_quantized: bool,
+) -> None:
+    """Raise ValueError if weights are missing or unexpected, or have other logits."""
+    wrong = {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
+    if wrong:
+        raise ValueError(
+            f"{folder}: its weights are not those of its config ({str(wrong)[:MAX_NAMES]}). "
+            "Save the model again."
+        )
+    tolerance = FINGERPRINT_TOLERANCE.get(model.dtype)
+    has_adapter = getattr(model, "_hf_peft_config_loaded", False)  # transformers loads one of peft, too
+    if tolerance is not None and not is_quantized and not has_adapter:
+        net = cast(Transformer, model.net)
+        check_fingerprint(net, getattr(model.config, "fingerprint", None), folder, tolerance)
+
+
+class HubOptions(TypedDict, total=False):
+    """Those that `push_to_hub` takes too."""
+
+    commit_message: str
+    private: bool | None
+    token: str | bool | None
+    revision: str | None
+    create_pr: bool
+
+
+class SavingOptions(HubOptions, total=False):
+    """The arguments of `save_pretrained` that transformers, accelerate and peft pass beside its own."""
+
+    # Used.
+    max_shard_size: int | str  # the weights are one file, refused if it is larger
+    repo_id: str  # the name on the hub, with push_to_hub=True
+
+    # Refused, but for one value.
+    safe_serialization: bool
+    variant: str | None
+    distributed_checkpoint: bool
+
+    # Without meaning: the file has one format, and adapters are not saved here.
+    save_function: Callable[..., object]
+    save_original_format: bool
+    save_peft_format: bool
+
+
+REQUIRED = {  # the value that is allowed, and why
+    "safe_serialization": (True, "the weights are always in safetensors"),
+    "variant": (None, "the weights are always in model.safetensors"),
+    "distributed_checkpoint": (False, "one process writes the weights"),
+}
+
+
+def check_saving(net: nn.Module, options: SavingOptions) -> None:
+    """Raise TypeError for an unknown keyword, and ValueError for a value that the directory cannot have."""
+    unknown = sorted(set(options) - set(SavingOptions.__annotations__))
+    if unknown:
+        raise TypeError(f"{unknown[0]}: no argument of save_pretrained")
+    for name, (value, reason) in REQUIRED.items():
+        if options.get(name, value) != value:
+            raise ValueError(f"{name}={options.get(name)}: is not supported, as {reason}. Leave it out.")
+    num_bytes = sum(weight.numel() * weight.element_size() for weight in net.parameters())
+    largest = options.get("max_shard_size")
+    if largest is not None and num_bytes > convert_file_size_to_int(largest):
+        raise ValueError(
+            f"max_shard_size={largest}: the weights are one file of {num_bytes:,} bytes. Set it higher."
+        )
+
+
+def for_hub(options: SavingOptions) -> HubOptions:
+    """Return the keywords that `push_to_hub` takes."""
+    return cast(
+        HubOptions, {name: value for name, value in options.items() if name in HubOptions.__annotations__}
+    )

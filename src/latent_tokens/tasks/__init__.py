@@ -13,22 +13,20 @@ from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks.base import (
     SPLITS,
-    Examples,
     Keys,
-    Known,
     Language,
     Scores,
     Solvable,
     Task,
-    Tokens,
+    TaskBase,
+    errors_of,
     hash_rows,
-    joined,
     split_by_key,
 )
-from latent_tokens.tasks.countdown.puzzles import ANSWER_LENGTHS_0_1, Countdown
+from latent_tokens.tasks.countdown import ANSWER_LENGTHS_0_1, Countdown
+from latent_tokens.tasks.examples import Examples, Known, Tokens, joined
 from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
-from latent_tokens.tasks.task_base import TaskBase, errors_of
 from latent_tokens.tasks.text.task import Text, text_described
 from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra

@@ -1,39 +1,29 @@
-"""The protocol of a task: examples to learn from, text to tokens and back, and a score of samples."""
+"""The protocol of a task, text to tokens and back and a score, and a base class for yours."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from inspect import Parameter, signature
 from typing import Literal, Protocol, runtime_checkable
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array, joined
+from latent_tokens.checks import did_you_mean
+from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import mixed
 
-__all__ = [
-    "HELD_OUT",
-    "SPLITS",
-    "Examples",
-    "Keys",
-    "Known",
-    "Language",
-    "Scores",
-    "Solvable",
-    "Task",
-    "Tokens",
-    "TokensLike",
-    "as_array",
-    "evenly",
-    "hash_rows",
-    "joined",
-    "split_by_key",
-]
-
 Keys = NDArray[np.uint64]
+
+
 Scores = dict[str, NDArray[np.float64]]
 
+
 SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
+
+
 HELD_OUT = 16  # one in 16 examples is for validation, and as many are for the test
 
 
@@ -191,3 +181,261 @@ def hash_rows(rows):  # type: ignore[no-untyped-def]
 def evenly(count: int, most: int) -> NDArray[np.int64]:
     """Return at most `most` of the numbers 0..count-1, evenly spaced."""
     return np.arange(count) if count <= most else np.arange(most) * count // most
+
+
+class TaskBase(ABC):
+    """A task of your own. Inherit, and write `length`, `vocab`, `generate` and `verify`.
+
+    Everything else has a default that you may override. `latent_tokens.Task` documents each member.
+
+    Attributes:
+        length: L, the maximum number of positions of a sequence.
+        vocab: The text of each token. Texts of one character are written without spaces.
+        name: The name in results. Default: the name of the class.
+        metric: The main figure of `score`.
+        num_train: The default number of training examples.
+        blank: The text of a position to decode. It is not in `vocab`.
+
+    Example:
+        >>> class Palindrome(TaskBase):
+        ...     length = 8
+        ...     vocab = "abc"
+        ...
+        ...     def generate(self, count, seed, first=0):
+        ...         numbers = range(first, first + count)
+        ...         halves = [np.random.default_rng((seed, i)).integers(3, size=4).tolist() for i in numbers]
+        ...         return Examples.padded([half + half[::-1] for half in halves], 4, self.length)
+        ...
+        ...     def verify(self, tokens):
+        ...         return [] if (tokens == tokens[::-1]).all() else ["is not a palindrome"]
+        >>> task = Palindrome()
+        >>> task.score([task.encode("abccbaab").tokens[0]])["valid"].tolist()
+        [0.0]
+    """
+
+    length: int
+    vocab: Sequence[str]
+    name: str
+    metric: str = "valid"
+    num_train: int = 20_000
+    blank: str = "."
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    @abstractmethod
+    def generate(self, count: int, seed: int, first: int = 0) -> Examples:
+        """Generate examples number first .. first+count-1 of a seed, as `Task.generate`."""
+
+    @abstractmethod
+    def verify(self, tokens: Tokens) -> list[str]:
+        """Return the errors of one sequence in words, none if it is valid."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens without MASK."""
+        return len(self.vocab)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The text of each token, from which a tokenizer is made."""
+        return tuple(self.vocab)
+
+    @property
+    def separator(self) -> str:
+        """The text between two tokens."""
+        return " " if any(len(word) > 1 for word in self.vocab) else ""
+
+    def keys(self, examples: Examples) -> Keys:
+        """Return a hash of each sequence, whichever of its positions are given."""
+        inside = np.arange(examples.tokens.shape[1]) < examples.lengths[:, None]
+        # 0 is a position past the end, so that a shorter sequence has another key.
+        return np.asarray(hash_rows(np.where(inside, examples.tokens.astype(np.uint32) + 1, 0)))
+
+    def splits(self, examples: Examples) -> NDArray[np.int8]:
+        """Return the split of each example, by its key."""
+        return split_by_key(self.keys(examples))
+
+    def encode(self, text: str) -> Examples:
+        """Return a prompt as one example. `blank` is a position to decode.
+
+        A text without blanks is followed by as many as there is room for.
+
+        Raises:
+            ValueError: The text is too long, or has a word that is not in the vocabulary. Or the vocabulary
+                has `blank`, a word twice, or one that no text can name.
+        """
+        ids = ids_of(self.vocab, self.name, self.separator)
+        if self.blank in ids:
+            raise ValueError(
+                f"blank={self.blank!r}: is a token of {self.name}. "
+                "Set blank of the task to a text that is not in vocab."
+            )
+        words = text.split()
+        if not self.separator:
+            words = [word for word in text if word in ids or not word.isspace()]
+        if len(words) > self.length:
+            raise ValueError(
+                f"{len(words)} tokens: {self.name} has {self.length} positions. Shorten the text."
+            )
+        if self.blank not in words:
+            words += [self.blank] * (self.length - len(words))
+        for word in words:
+            if word not in ids and word != self.blank:
+                raise ValueError(f"{word!r}: is not a token of {self.name}{did_you_mean(word, ids)}")
+        examples = Examples.padded([[ids.get(word, 0) for word in words]], 0, self.length)
+        examples.known[0, : len(words)] = [word != self.blank for word in words]
+        return examples
+
+    def decode(self, tokens: TokensLike) -> str:
+        """Return one sequence (L,) as text. A token that is not in the vocabulary is a blank."""
+        ids = as_array(tokens).tolist()
+        return self.separator.join(
+            self.vocab[token] if token < len(self.vocab) else self.blank for token in ids
+        )
+
+    def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
+        """Score N samples (N, L): valid, without errors of `verify`, and exact, equal to the stored example.
+
+        Samples are cut at the lengths of `truth`. Without it there is no `exact`.
+        """
+        rows = as_array(tokens)
+        lengths = [rows.shape[1]] * len(rows) if truth is None else truth.lengths.tolist()
+        samples = [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        figures = {
+            "valid": np.array([not errors_of(self, sample, len(sample)) for sample in samples], np.float64)
+        }
+        if truth is not None:
+            pairs = zip(samples, truth.tokens, strict=True)
+            same = [np.array_equal(sample, answer[: len(sample)]) for sample, answer in pairs]
+            figures["exact"] = np.array(same, np.float64)
+        return figures
+
+    def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
+        """Return None: the number of answers is not known."""
+        return None
+
+
+def ids_of(vocab: Sequence[str], name: str, separator: str) -> dict[str, int]:
+    """Return the token of each text of the vocabulary of a task. Raise ValueError if two are the same."""
+    ids = {word: token for token, word in enumerate(vocab)}
+    twice = [word for token, word in enumerate(vocab) if ids[word] != token]
+    spaced = [word for word in vocab if separator and word.split() != [word]]
+    if twice:
+        raise ValueError(f"vocab of {name}: {twice[0]!r} is in it twice. Name each token once.")
+    if spaced:
+        problem = "has white space, which separates words" if spaced[0] else "is empty"
+        raise ValueError(f"vocab of {name}: {spaced[0]!r} {problem}. Use one word.")
+    return ids
+
+
+def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
+    """Return the errors of one sequence by the verifier of its task.
+
+    A `TaskBase` verifies the sequence without what follows its end, as its `score` does.
+
+    Args:
+        task: the task.
+        tokens: the sequence, (L,).
+        length: the number of its positions.
+
+    Raises:
+        ValueError: the verifier does not return a list, such as one that returns whether it is valid.
+    """
+    errors: object = task.verify(tokens[:length] if isinstance(task, TaskBase) else tokens)
+    if not isinstance(errors, list | tuple):
+        raise ValueError(
+            f"verify of {task.name} returns {type(errors).__name__}: must be a list of errors, "
+            "empty if the answer is valid. Correct verify."
+        )
+    return list(errors)
+
+
+PARAMETERS = ("count", "seed", "first")
+
+
+POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def generate_checked(task: Task, count: int, seed: int, first: int = 0) -> Examples:
+    """Return `task.generate`, with tokens and lengths in the types of data sets.
+
+    Raises:
+        ValueError: `generate` lacks a parameter, or what it returns is no examples of the task.
+
+    Example:
+        >>> generate_checked(TASKS["sudoku-4"], 2, seed=0).tokens.shape
+        (2, 16)
+    """
+    check_parameters(task)
+    return checked_examples(task, task.generate(count, seed, first))
+
+
+def check_parameters(task: Task) -> None:
+    """Raise ValueError unless `generate` takes a count, a seed and a first number, by position."""
+    try:
+        parameters = signature(task.generate).parameters.values()
+    except ValueError:  # a compiled function may have no signature
+        return
+    if any(parameter.kind == Parameter.VAR_POSITIONAL for parameter in parameters):
+        return
+    names = tuple(parameter.name for parameter in parameters if parameter.kind in POSITIONAL)
+    required = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is Parameter.empty and parameter.kind != Parameter.VAR_KEYWORD
+    ]
+    missing = [name for name in PARAMETERS if name not in names]
+    too_many = [name for name in required if name not in names[: len(PARAMETERS)]]
+    if len(names) < len(PARAMETERS):
+        problem = f"has no parameter {' and '.join(missing[len(names) - len(PARAMETERS) :])}"
+    elif too_many:
+        problem = f"has a parameter {too_many[0]} without a default"
+    elif sorted(names[: len(PARAMETERS)]) == sorted(PARAMETERS) and names[: len(PARAMETERS)] != PARAMETERS:
+        problem = f"has the parameters {', '.join(names)} in another order"
+    else:
+        return
+    raise ValueError(f"generate of {task.name}: {problem}. Define generate(self, count, seed, first=0).")
+
+
+def checked_examples(task: Task, examples: object) -> Examples:
+    """Return what a task generated as examples in the types of data sets.
+
+    Raises:
+        ValueError: it is no `Examples`, or its arrays are not of the task.
+    """
+    if not isinstance(examples, Examples):
+        problem = f"returns {type(examples).__name__}, and must return Examples"
+        raise ValueError(f"generate of {task.name}: {problem}. Use Examples.padded or Examples.of.")
+    try:
+        tokens = as_array(examples.tokens)
+        lengths = as_array(examples.lengths)
+    except ValueError as error:
+        raise ValueError(f"generate of {task.name}: {error}. Correct its examples.") from None
+
+    # Their shapes and types.
+    known = np.asarray(examples.known)
+    if tokens.ndim != 2 or known.shape != tokens.shape or lengths.shape != tokens.shape[:1]:
+        shapes = f"tokens {tokens.shape}, known {known.shape} and lengths {lengths.shape}"
+        raise ValueError(
+            f"generate of {task.name}: returns {shapes}, must be (N, L), (N, L) and (N,). "
+            "Correct its examples."
+        )
+    if known.dtype != np.bool_:
+        raise ValueError(
+            f"generate of {task.name}: returns known of type {known.dtype}, must be bool. "
+            "Use known.astype(bool)."
+        )
+
+    # Their values.
+    longest = int(lengths.max(initial=0))
+    if longest > tokens.shape[1]:
+        raise ValueError(
+            f"generate of {task.name}: returns a length of {longest} in {tokens.shape[1]} positions. "
+            "Correct its examples."
+        )
+    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    check_tokens(task, tokens, inside, "examples", "Correct vocab or generate of the task")
+    return Examples(tokens, known, lengths.astype(np.uint16))

@@ -12,10 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     from datasets import Dataset as HuggingFaceDataset
 
+
 Tokens = NDArray[np.uint8 | np.uint16 | np.uint32]
+
+
 TokensLike = ArrayLike
 """A torch tensor, an array or lists of tokens."""
+
+
 Known = NDArray[np.bool_]
+
+
 Index = NDArray[np.int64] | NDArray[np.bool_] | slice
 
 

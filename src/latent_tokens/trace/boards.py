@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import (
     CompactZebra,
@@ -22,26 +22,54 @@ from latent_tokens.tasks import (
     SudokuPuzzle,
     TaskBase,
     Zebra,
+    countdown,
 )
-from latent_tokens.tasks.base import Tokens
-from latent_tokens.tasks.countdown.notation import CHARACTERS, texts
-from latent_tokens.tasks.generating import generate_checked
+from latent_tokens.tasks.base import generate_checked
+from latent_tokens.tasks.countdown import CHARACTERS, texts
+from latent_tokens.tasks.examples import Tokens
 from latent_tokens.tasks.sudoku.grid import Cells, Grid
 from latent_tokens.tasks.zebra import clues, puzzles as zebra
-from latent_tokens.trace.equations import broken_equations
+
+
+def broken_equations(target: str, tokens: Tokens) -> list[int]:
+    """Return the cells of malformed or false equations, and of a last result that is not the target."""
+    equations = countdown.texts(tokens)[1].split(",")
+    broken = set[int]()
+    start = 0
+    for equation in equations:
+        parts = countdown.parts_of(equation)
+        if parts is None or not countdown.holds(*parts):
+            broken |= set(range(start, start + max(len(equation), 1)))
+        start += len(equation) + 1
+    result = equations[-1].rsplit("=", 1)[-1]
+    if result != target:
+        broken |= set(range(start - 1 - max(len(result), 1), start - 1))
+    return sorted(broken)
+
 
 Kind = Literal["sudoku", "zebra", "countdown", "sequence"]
+
+
 Comparison = Literal["gained", "lost", "both", "neither"]
 
+
 EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
+
+
 MEASURED = SHIPPED / "examples.json"  # written by scripts/examples.py
+
+
 COMPARISONS: dict[Comparison, str] = {
     "gained": "solved with all latent tokens, wrong with none",
     "lost": "solved with no latent tokens, wrong with all",
     "both": "solved with and without latent tokens",
     "neither": "wrong with and without latent tokens",
 }
+
+
 UNKNOWN = "?"  # the character of a token that no valid answer contains
+
+
 GIVEN_RATE = 0.5  # rate of given cells in an example of another size
 
 

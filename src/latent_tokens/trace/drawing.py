@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -12,36 +13,79 @@ from typing import TypedDict
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from PIL import Image, ImageColor
 
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.palette import PAGE
-from latent_tokens.trace.events import Frame, Start, Trace
+from latent_tokens.trace.record import Frame, Start, Trace
 
 GIVEN = PAGE["ink"]
+
+
 GIVEN_FILL = PAGE["faint"]
+
+
 DECODED = PAGE["blue"]
+
+
 CANDIDATE = PAGE["blue-wash"]
+
+
 LATENT = PAGE["orange-wash"]
+
+
 LATENT_EDGE = PAGE["orange-line"]
+
+
 BROKEN = PAGE["red"]
+
+
 BROKEN_FILL = PAGE["red-wash"]
+
+
 RIGHT = PAGE["green"]
+
+
 WRONG = PAGE["red"]
+
+
 LINE = PAGE["edge"]
+
+
 HATCH = PAGE["line"]
 
+
 MAX_COLUMNS = 20  # cells per line
+
+
 PIXELS = 110  # per inch
+
+
 NOTE_WIDTH = 15.5  # characters per inch of a note
+
 
 # Inches.
 NARROW = 2.2  # width of a square board
+
+
 WIDE = 4.0  # width of another board
+
+
 LEGEND_WIDTH = 8.4  # of a legend in one line
+
+
 LEGEND_HEIGHT = 0.5
+
+
 MARGIN = 0.14  # to the left and the right of a board
+
+
 TITLE = 0.28  # above a board
+
+
 CAPTION = 0.3  # below a board
+
+
 NOTE_LINE = 0.17
 
 
@@ -242,3 +286,96 @@ def box_lines(start: Start, width: int, height: int) -> Iterator[tuple[tuple[int
     rows, columns = start.get("box") or (height, width)
     yield from (((0, width), (y, y)) for y in range(0, height + 1, rows))
     yield from (((x, x), (0, height)) for x in range(0, width + 1, columns))
+
+
+MOMENTS = 6  # of a trace in a PNG
+
+
+MOVING = 3.64  # inches: the width of a square board of an animation; two are 800 pixels wide
+
+
+NUM_COLORS = 32  # of an animation
+
+
+SWATCH = 20  # pixels: the height of a swatch
+
+
+FRAME_MS = 250  # milliseconds per frame of an animation
+
+
+LAST_MS = 5_000  # of the last frame
+
+
+def moments(trace: Trace) -> list[Moment]:
+    """Return every step of a trace, and its end."""
+    tokens = list(trace["start"]["tokens"])
+    steps = []
+    for number, frame in enumerate(trace["frames"]):
+        steps.append(Moment(trace, number, tuple(tokens), frame))
+        for cell, token in frame["chosen"]:
+            tokens[cell] = token
+    return [*steps, Moment(trace, len(steps), tuple(tokens), None)]
+
+
+def strip(traces: Sequence[Trace]) -> bytes:
+    """Return a PNG of a few steps and the end: a line per trace, or a column if boards are wide."""
+    rows = [spread(moments(trace)) for trace in traces]
+    width, height = grid_shape(traces[0])
+    if width > 2 * height:
+        return png(figure([moment for column in aligned(rows) for moment in column], len(rows)))
+    return png(figure([moment for row in rows for moment in row], len(rows[0])))
+
+
+def animation(traces: Sequence[Trace], note: str = "") -> bytes:
+    """Return a GIF of every step with the traces side by side.
+
+    A trace that ends before the others stays at its end.
+
+    All frames share one palette, and the last frame has a duration of its own. matplotlib's PillowWriter has
+    one frame rate.
+    """
+    # Draw the frames.
+    columns = aligned([moments(trace) for trace in traces])
+    files = [png(figure(column, len(traces), MOVING, note)) for column in columns]
+    images = [Image.open(io.BytesIO(file)).convert("RGB") for file in files]
+
+    # Reduce them to one palette, which has few colors and all of those that have a meaning.
+    palette = with_swatches(images[len(images) // 2]).quantize(NUM_COLORS)
+    images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+
+    buffer = io.BytesIO()
+    durations = [FRAME_MS] * (len(images) - 1) + [LAST_MS]
+    images[0].save(
+        buffer, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True
+    )
+    return buffer.getvalue()
+
+
+def aligned(rows: Sequence[Sequence[Moment]]) -> list[list[Moment]]:
+    """Return the moments of several traces by step. A shorter trace repeats its end."""
+    num_steps = max(len(row) for row in rows)
+    return [[row[min(step, len(row) - 1)] for row in rows] for step in range(num_steps)]
+
+
+def with_swatches(image: Image.Image) -> Image.Image:
+    """Return an image above bars of the colors that an animation must keep, even if few cells have them."""
+    colors = ("white", "black", DECODED, LATENT, LATENT_EDGE, CANDIDATE, BROKEN, BROKEN_FILL, RIGHT)
+    extended = Image.new("RGB", (image.width, image.height + SWATCH * len(colors)))
+    extended.paste(image, (0, 0))
+    for number, color in enumerate(colors):
+        top = image.height + SWATCH * number
+        extended.paste(ImageColor.getrgb(color), (0, top, image.width, top + SWATCH))
+    return extended
+
+
+def spread(steps: list[Moment]) -> list[Moment]:
+    """Return a few of the moments, evenly spaced, with the first and the last."""
+    count = min(MOMENTS, len(steps))
+    return [steps[round(i * (len(steps) - 1) / max(count - 1, 1))] for i in range(count)]
+
+
+def png(drawing: Figure) -> bytes:
+    """Return a figure as a PNG file."""
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png")
+    return buffer.getvalue()

@@ -1,19 +1,22 @@
-"""One decode as a trace: plain JSON that contains everything needed to draw it step by step."""
+"""One decode as data: its events, steps and the record of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import NotRequired, Protocol, TypedDict, cast
 
-from latent_tokens.checkpoints.pretrained import check_fits
+from jaxtyping import Float
+from torch import Tensor
+
+from latent_tokens.checkpoints.directory import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding, is_off_distribution
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.data.tensors import as_numpy, as_tensors
-from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
+from latent_tokens.data.loading import as_numpy, as_tensors
+from latent_tokens.evaluation.problems import Batch, check_solvable, decode_batch, device_of
 from latent_tokens.evaluation.settings import (
     decoding_for,
     for_puzzles,
@@ -21,12 +24,133 @@ from latent_tokens.evaluation.settings import (
     shown_candidates,
     shown_latents,
 )
-from latent_tokens.evaluation.solve import check_solvable
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import Examples, Language, Solvable, errors_of
 from latent_tokens.trace.boards import View, view
-from latent_tokens.trace.events import BoardFormat, Brief, End, Frame, Start, StartSettings, Tell, Trace
-from latent_tokens.trace.steps import cells_of
+
+
+class StartSettings(TypedDict):
+    """The settings of a decode, with defaults filled in. `off_distribution` is left out if it is false."""
+
+    latents: int | str
+    candidates: int | str
+    order: str
+    temperature: float
+    seed: int
+    off_distribution: NotRequired[bool]
+
+
+class BoardFormat(TypedDict):
+    """The part of `start` that describes how cells are drawn. Only a Sudoku has `side` and `box`."""
+
+    kind: str
+    side: NotRequired[int]
+    box: NotRequired[list[int]]
+    columns: int
+    heads: list[str]
+    signs: list[str]
+
+
+class Start(BoardFormat):
+    """Everything known before the first step."""
+
+    model: str
+    method: str
+    task: str
+    tokens: list[int | None]
+    words: list[str]
+    settings: StartSettings
+    dial: bool
+    all_processed: int
+
+
+class StepCells(TypedDict):
+    """The cells of a step, and the predicted probabilities of candidate and latent ones."""
+
+    step: int
+    chosen: list[list[int]]  # pairs of a cell and its token
+    candidates: list[int]
+    latents: list[int]
+    beliefs: dict[
+        str, list[list[float]]
+    ]  # by cell: pairs of a token and its probability, in descending order
+
+
+class Frame(StepCells):
+    """A step, with the tokens processed so far."""
+
+    processed: int
+    all_processed: int
+
+
+class End(TypedDict):
+    """The verdict and the cost."""
+
+    right: bool
+    wrong: list[str]
+    broken: list[int]
+    processed: int
+    seconds: float
+
+
+class Trace(TypedDict):
+    """A decode."""
+
+    start: Start
+    frames: list[Frame]
+    end: End
+
+
+class Brief(TypedDict):
+    """A decode without its steps: the answer's token of each cell."""
+
+    start: Start
+    end: End
+    tokens: list[int]
+
+
+class Tell(Protocol):
+    """Receives the events of a decode: `start`, a `frame` per step, `end`."""
+
+    def __call__(self, kind: str, payload: Start | Frame | End, /) -> None: ...
+
+
+TOP_TOKENS = 6  # most likely tokens of a cell
+
+
+NINE = 9  # on a board of 9x9, all digits
+
+
+DIGITS = 3  # of a probability
+
+
+def cells_of(step: Step, cell_of: dict[int, int]) -> StepCells:
+    """Return the cells of a step of one sample. Positions that are not drawn are left out."""
+    layout = step.layout
+    num_clean = int(layout.num_clean[0])
+    num_shown = int(layout.num_shown[0])
+    masked = layout.positions[0, num_clean:num_shown].tolist()
+    probabilities = step.probabilities[0, num_clean:num_shown]
+    decoded = zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True)
+    return {
+        "step": int(step.number[0]),
+        "chosen": [[cell_of[position], token] for position, token in decoded if position in cell_of],
+        "candidates": [cell_of[position] for position in step.candidates[0] if position in cell_of],
+        "latents": [cell_of[position] for position in step.latents[0] if position in cell_of],
+        "beliefs": dict(top_probabilities(masked, probabilities, cell_of)),
+    }
+
+
+def top_probabilities(
+    positions: list[int], probabilities: Float[Tensor, "N V"], cell_of: dict[int, int]
+) -> Iterator[tuple[str, list[list[float]]]]:
+    """Yield each cell with its most likely tokens and their probabilities, if they do not round to 0."""
+    most = NINE if len(cell_of) == NINE**2 else TOP_TOKENS
+    top = probabilities.topk(min(most, probabilities.shape[1]), dim=1)
+    for position, tokens, values in zip(positions, top.indices.tolist(), top.values.tolist(), strict=True):
+        if position in cell_of:
+            pairs = [[token, round(value, DIGITS)] for token, value in zip(tokens, values, strict=True)]
+            yield str(cell_of[position]), [pair for pair in pairs if pair[1] > 0]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from latent_tokens import processes
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, Split, TrainConfig
 from latent_tokens.core.method import Method
-from latent_tokens.data.datasets import load_data
+from latent_tokens.data.loading import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
 from latent_tokens.progress import CONSOLE, counting
 from latent_tokens.storage import Json, json_bytes

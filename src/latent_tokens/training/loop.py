@@ -1,13 +1,11 @@
-"""Training: one loop for every method, on Accelerate. It can stop at any step and resume with equal results.
-
-All that is random in step s is drawn from (seed, s), so a checkpoint is tensors and a step number.
-"""
+"""The training loop: the steps from the first or the latest checkpoint to the last."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -21,21 +19,51 @@ from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.progress import CONSOLE, progress
-from latent_tokens.tasks import Language
-from latent_tokens.training.batches import training_batches
+from latent_tokens.tasks import Language, named
+from latent_tokens.training.checkpoint import saved_step
+from latent_tokens.training.data import num_train_of
 from latent_tokens.training.estimate import estimate
 from latent_tokens.training.locking import LockedError, locked
 from latent_tokens.training.network import trainable_parameters
-from latent_tokens.training.run import Run
+from latent_tokens.training.resume import read_started, resume_config
+from latent_tokens.training.run import Preempted, Run, interruptible
 from latent_tokens.training.setup import join_ranks, setup
-from latent_tokens.training.signals import Preempted, interruptible
-from latent_tokens.training.step import NotFinite, keep_batch, learning_rate, train_step
-from latent_tokens.training.validation import keep_if_best, validation_loss
+from latent_tokens.training.step import (
+    NotFinite,
+    keep_batch,
+    keep_if_best,
+    learning_rate,
+    train_step,
+    training_batches,
+    validation_loss,
+)
+
+
+def is_finished(config: TrainConfig) -> bool:
+    """Return whether a config's run directory has a checkpoint of its last step.
+
+    Raises:
+        ValueError: the directory cannot start or resume the run, or a setting differs from that of its run.
+    """
+    if config.resume != "yes" and not config.folder.exists():
+        return False
+    started = read_started(config)
+    if started is None:
+        return False
+    config = replace(config, num_train=num_train_of(config, named(config.task)))
+    resume_config(config, started, processes.join().device, ignored=())
+    return saved_step(config.folder) == config.steps
+
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
+
+
 MAX_SKIPPED = 10  # steps in a row
 
+
 Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "saving", "saved"]
+
+
 Observer = Callable[[Stage, int], None]
 
 

@@ -2,37 +2,257 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.description import Entries
-from latent_tokens.checkpoints.own_network import adopt
-from latent_tokens.checkpoints.pretrained import build, check_fits, find, from_pretrained
-from latent_tokens.checkpoints.tensor_files import tensors_sha256
+from latent_tokens.checkpoints.directory import build, check_fits, from_pretrained
+from latent_tokens.checkpoints.files import Entries, adopt, find, tensors_sha256
+from latent_tokens.checkpoints.hub import fetch
+from latent_tokens.checkpoints.hugging_face import (
+    FILES,
+    build_adapted,
+    check_installed,
+    is_adapted,
+    is_of_transformers,
+    mask_id_of,
+    read_model,
+)
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.check import check_network
-from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.hf import Adapter, HuggingFaceDenoiser, add_lora, check_mask_id, freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
-from latent_tokens.tasks import TASKS, Language, Text, described, form
-from latent_tokens.training.adaptation import (
-    adapted_network,
-    check_has_mask,
-    check_only_for_transformers,
-    prepare,
-    starts_from_transformers,
-)
+from latent_tokens.tasks import TASKS, Examples, Language, Text, described, form
 from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def shard(net: nn.Module, device: torch.device) -> None:
+    """Leave each of several ranks its shard of every weight."""
+    if processes.world_size() > 1:
+        mesh = init_device_mesh(device.type, (processes.world_size(),))
+        fully_shard(net, mesh=mesh, reshard_after_forward=False)
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return the complete tensor on every rank. All ranks must call it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return this rank's shard of a complete tensor, sharded as `like` is. Nothing is sent."""
+    if not isinstance(like, DTensor):
+        return tensor
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+def shard_all(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return this rank's shard of each complete tensor, sharded as the tensor of its name in `like` is."""
+    return {
+        name: shard_like(tensor, like[name]) if name in like else tensor for name, tensor in tensors.items()
+    }
+
+
+@contextmanager
+def unsharded(net: nn.Module) -> Iterator[None]:
+    """Gather the weights for the block, so that ranks may call the network different numbers of times."""
+    if not isinstance(net, FSDPModule):
+        yield
+        return
+    net.unshard()
+    try:
+        yield
+    finally:
+        net.reshard()
+
+
+@contextmanager
+def no_sync(model: nn.Module) -> Iterator[None]:
+    """Keep gradients on the rank that computed them, because ranks add them up once per step."""
+    if not isinstance(model, FSDPModule):
+        with model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext():
+            yield
+        return
+    model.set_requires_gradient_sync(False)
+    model.set_reshard_after_backward(False)
+    try:
+        yield
+    finally:
+        model.set_requires_gradient_sync(True)
+        model.set_reshard_after_backward(True)
+
+
+OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
+"""Settings that only a model of transformers has."""
+
+
+CHECKED_AT_ONCE = 10_000  # examples
+
+
+def starts_from_transformers(config: TrainConfig, resumed: Entries | None) -> bool:
+    """Return whether a run that starts from a model starts from one of transformers."""
+    if resumed is not None:
+        return is_adapted(resumed)
+    folder = start_folder(config)
+    if is_of_transformers(folder):
+        return True
+    return is_adapted(read_description(folder, "config.json", "model"))
+
+
+def start_folder(config: TrainConfig) -> Path:
+    """Return the directory of the model that a run starts from."""
+    assert config.start is not None
+    return find(config.start, partial(fetch, files=FILES))
+
+
+def adapted_network(
+    config: TrainConfig, task: Language, method: Method, resumed: Entries | None
+) -> HuggingFaceDenoiser:
+    """Return the network of a run that starts from a model of transformers.
+
+    Args:
+        config: the settings.
+        task: the task, whose length and vocabulary it gets.
+        method: how to train.
+        resumed: the config.json of a run whose checkpoint has the weights, or None.
+
+    Raises:
+        ValueError: the model is not supported, is too small for the task, or a setting is not for it.
+    """
+    check_settings(config)
+    if resumed is None:
+        check_tokenizer(str(config.start), start_folder(config), task)
+        net = opened(config, method)
+        adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
+    else:
+        net = rebuilt_adapted(resumed, config)
+    prepare(net, config)
+    net.method = method
+    return net
+
+
+def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
+    """Freeze the embeddings, and compute activations again, if the config says so."""
+    if config.freeze_embeddings:
+        freeze_embeddings(net)
+    if config.gradient_checkpointing:
+        enable_checkpointing(net)
+
+
+def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
+    """Return the model that a run starts from, with an untrained adapter if the config has one."""
+    folder = start_folder(config)
+    if is_of_transformers(folder):
+        check_installed(str(config.start))
+        model = read_model(folder)
+        base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""  # before a row is added
+        net = HuggingFaceDenoiser(model, typed_mask(config, folder, model, method), method.readout)
+    else:
+        check_start(config, folder)
+        net = cast(HuggingFaceDenoiser, from_pretrained(folder))
+        base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
+        if net.readout == "shifted" and method.readout != "shifted":  # an autoregressive model has no MASK
+            net = HuggingFaceDenoiser(net.model, None, method.readout)
+    if config.lora is not None:
+        targets = config.lora_targets or "attention"
+        with torch.random.fork_rng():
+            torch.manual_seed(config.seed)
+            add_lora(net, Adapter(config.lora, targets, str(config.start), base_sha256))
+    return net
+
+
+def typed_mask(config: TrainConfig, folder: Path, model: PreTrainedModel, method: Method) -> int | None:
+    """Return the id of MASK that the config names, or None for a new row. Raise ValueError if it is used."""
+    if config.mask in (None, "new"):
+        return None
+    if method.readout == "shifted":
+        raise ValueError(f"mask={config.mask}: {config.method} has the BOS token for MASK. Leave mask out.")
+    mask_id = mask_id_of(folder, config.mask, "mask")
+    check_mask_id(model, mask_id, "mask", "Use the id of a reserved one, or mask=new.")
+    return mask_id
+
+
+def check_start(config: TrainConfig, folder: Path) -> None:
+    """Raise ValueError if a run cannot start from a directory of this package with its settings."""
+    if config.mask is not None:
+        raise ValueError(f"mask={config.mask}: {config.start} has its own MASK. Leave mask out.")
+    entry = read_description(folder, "config.json", "model")["model"]
+    is_in_parts = "adapter" in entry or "freeze_embeddings" in entry
+    if is_in_parts or (config.lora is not None and "config" in entry):
+        fix = f"Export it (latent-tokens export {config.start} DIR), and use start=DIR"
+        raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
+
+
+def rebuilt_adapted(resumed: Entries, config: TrainConfig) -> HuggingFaceDenoiser:
+    """Return the network of a run to resume, without its trained weights. Its base may have moved."""
+    try:
+        return build_adapted(resumed["model"], config.folder, config.start)
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(
+            f"{config.folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}"
+        ) from None
+
+
+def enable_checkpointing(net: HuggingFaceDenoiser) -> None:
+    """Compute activations again for the gradient. transformers 5 has another name for it."""
+    model = net.model
+    newer = getattr(model, "activation_checkpointing_enable", None)
+    (newer or model.gradient_checkpointing_enable)({"use_reentrant": False})
+
+
+def check_settings(config: TrainConfig) -> None:
+    """Raise ValueError for a setting of a network that is not of transformers."""
+    for name in ("size", "positions", "gelu", "dropout", "compile"):
+        value = getattr(config, name)
+        if value not in (None, 0):
+            raise ValueError(f"{name}={value}: {config.start} has its own network. Leave {name} out.")
+
+
+def check_only_for_transformers(config: TrainConfig) -> None:
+    """Raise ValueError for a setting of adaptation, which another network does not have."""
+    for name in OF_ADAPTATION:
+        value = getattr(config, name)
+        if value not in (None, False):
+            raise ValueError(f"{name}={value}: is for a model of transformers. Name one with start=FOLDER.")
+
+
+def check_has_mask(net: HuggingFaceDenoiser, method: Method) -> None:
+    """Raise ValueError if a method has masked tokens, and a network receives its BOS token for MASK."""
+    if net.readout == "shifted" and method.readout != "shifted":
+        problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
+        raise ValueError(f"net={type(net).__name__}: {problem}. Use readout={method.readout}.")
+
+
+def check_mask_unused(net: nn.Module, examples: Examples) -> None:
+    """Raise ValueError if MASK of a model of transformers is a token of the examples."""
+    if not isinstance(net, HuggingFaceDenoiser):
+        return
+    for part in chunks_of(examples, CHECKED_AT_ONCE):
+        if (part.tokens == net.mask_id).any():
+            raise ValueError(
+                f"mask={net.mask_id}: is a token of the data set. Use a reserved one, or mask=new."
+            )
+
 
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
 """Settings of the network that a run builds. A given network has its own."""

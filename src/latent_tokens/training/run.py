@@ -1,10 +1,14 @@
-"""A training run between two steps: what it saves and logs."""
+"""A run between two steps, and the signals that stop it after one."""
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 import torch
 from accelerate import Accelerator
@@ -17,8 +21,50 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.storage import append_line
 from latent_tokens.tasks import Examples
-from latent_tokens.training.extension import Stretch
-from latent_tokens.training.state import State, save_state
+from latent_tokens.training.checkpoint import State, save_state
+from latent_tokens.training.resume import Stretch
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+
+
+EX_TEMPFAIL = 75  # of sysexits.h: a scheduler runs the job again
+
+
+class Preempted(KeyboardInterrupt):
+    """Signals stopped training after a step, which is saved.
+
+    `code` is the exit status: 130 after Ctrl-C, otherwise 75, for a scheduler.
+    """
+
+    def __init__(self, message: str, caught: Sequence[int]) -> None:
+        super().__init__(message)
+        self.code = 128 + signal.SIGINT if signal.SIGINT in caught else EX_TEMPFAIL
+
+
+@contextmanager
+def interruptible() -> Iterator[list[int]]:
+    """Yield a list to which SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are appended instead of stopping a step.
+
+    A second Ctrl-C interrupts at once. Outside the main thread, which gets no signals, the list stays empty.
+    """
+    caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in numbers}
+
+    def catch(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+        signal.signal(signal.SIGINT, handlers[signal.SIGINT])
+
+    for number in handlers:
+        signal.signal(number, catch)
+    try:
+        yield caught
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @dataclass

@@ -14,39 +14,40 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.pretrained import describe
+from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method
 from latent_tokens.core.objective import check_anneal
-from latent_tokens.data.datasets import change_detector, fingerprint
+from latent_tokens.data.loading import change_detector, fingerprint
 from latent_tokens.network.kernels import compile_blocks
 from latent_tokens.storage import Json, json_bytes, restore_files
 from latent_tokens.tasks import Examples, Language, Text, description, named
-from latent_tokens.training.adaptation import check_mask_unused
+from latent_tokens.training.checkpoint import State, discard_after, load_state, saved_states
 from latent_tokens.training.data import check_examples, num_train_of, training_data
-from latent_tokens.training.extension import extended, stretches_of, write_extension
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
     build_network,
+    check_mask_unused,
     initial_sha256,
+    shard,
     trainable_parameters,
 )
 from latent_tokens.training.resume import (
     check_started,
+    extended,
     print_precision,
     read_started,
     resume_config,
     settings,
+    stretches_of,
+    write_extension,
     write_start,
 )
 from latent_tokens.training.run import Run
-from latent_tokens.training.sharding import shard
-from latent_tokens.training.state import State, discard_after, load_state, saved_states
-from latent_tokens.training.step import ema_update, place_ema
+from latent_tokens.training.step import ema_update, place_ema, restore_best
 from latent_tokens.training.tracking import check_installed, start_tracker
-from latent_tokens.training.validation import restore_best
 
 
 def setup(

@@ -1,31 +1,129 @@
-"""One optimizer step: a batch in microbatches, over all ranks, and the check that its numbers are finite."""
+"""A training step: the batch, the loss and the update, and the validation loss."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
+from functools import lru_cache, partial
+from math import ceil, inf, isfinite
 from pathlib import Path
 
+import numpy as np
 import torch
 from accelerate import Accelerator
+from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.tensor_files import tensors_to_bytes
+from latent_tokens.checkpoints.files import tensors_to_bytes, weights_bytes
 from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import as_denoiser
 from latent_tokens.core.method import Method
-from latent_tokens.core.objective import TrainingBatch, weighted_nll
+from latent_tokens.core.objective import TrainingBatch, corrupt, weighted_nll
+from latent_tokens.data.loading import as_tensors
 from latent_tokens.network.kernels import resolve_precision
-from latent_tokens.network.memory import training_rows
-from latent_tokens.storage import write_atomic
-from latent_tokens.training.batches import microbatches, seed_of
-from latent_tokens.training.extension import Stretch, schedule_of
-from latent_tokens.training.sharding import full_tensor, no_sync
+from latent_tokens.network.memory import bucket_by_length, training_rows
+from latent_tokens.storage import restore_files, write_atomic
+from latent_tokens.tasks import Examples
+from latent_tokens.training.checkpoint import State
+from latent_tokens.training.network import full_tensor, no_sync, unsharded
+from latent_tokens.training.resume import Stretch, schedule_of
+from latent_tokens.training.run import Run
+
+VALIDATION = 1 << 40  # the "step" whose random draws validation uses
+
+
+def training_batches(
+    examples: Examples,
+    method: Method,
+    config: TrainConfig,
+    mask_id: int,
+    first: int,
+    device: torch.device,
+    pad: int | None = None,
+) -> Generator[TrainingBatch, None, None]:
+    """Yield the batch of each step from `first`. An epoch is a permutation drawn from (seed, epoch)."""
+
+    def prepare(step: int) -> TrainingBatch:
+        batch = examples.take(example_indices(len(examples.tokens), config, step))
+        return draw_examples(batch, method, config, mask_id, step, 0, pad).to(device)
+
+    def use_device() -> None:  # a new thread does not start on the accelerator of its process
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+
+    with ThreadPoolExecutor(max_workers=1, initializer=use_device) as pool:
+        ahead = pool.submit(prepare, first)
+        for step in range(first, config.steps):
+            current = ahead
+            if step + 1 < config.steps:
+                ahead = pool.submit(prepare, step + 1)
+            yield current.result()
+
+
+def draw_examples(
+    examples: Examples,
+    method: Method,
+    config: TrainConfig,
+    mask_id: int,
+    step: int,
+    part: int,
+    pad: int | None = None,
+) -> TrainingBatch:
+    """Return a corrupted batch. Given tokens are masked only with noise="all" (D-8, noised positions).
+
+    From left to right the first masked token is none of the `pad` tokens at the end of a row, unless its
+    answer has no others.
+    """
+    tokens, known, lengths = as_tensors(examples)
+    known = known & (config.noise == "answer")
+    ends = None
+    if pad is not None and method.is_left_to_right:
+        index = torch.arange(tokens.shape[1])
+        inside = index < lengths[:, None]
+        after = (index + 1) * (inside & (tokens != pad))  # (B, L)
+        ends = after.amax(1).maximum((known & inside).sum(1))
+    generator = torch.Generator().manual_seed(seed_of(config, step, part))
+    openness = 1.0 if config.anneal is None else min(1.0, step / config.anneal)  # 1 in validation
+    return corrupt(
+        method, tokens, known, generator, mask_id=mask_id, lengths=lengths, ends=ends, openness=openness
+    )
+
+
+def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:
+    """Split a batch into parts of rows of similar length, each of at most `max_rows` (slots) rows."""
+    num_shown = batch.layout.num_shown
+    buckets = bucket_by_length(num_shown.tolist(), max_rows)
+    return [torch.tensor(rows, device=num_shown.device) for rows in buckets]
+
+
+def example_indices(count: int, config: TrainConfig, step: int) -> NDArray[np.int64]:
+    """Return which of `count` examples a step learns from."""
+    numbers = step * config.batch_size + np.arange(config.batch_size)
+    epochs = numbers // count
+    indices = np.empty(config.batch_size, np.int64)
+    for epoch in np.unique(epochs):
+        inside = epochs == epoch
+        indices[inside] = epoch_order(config.seed, int(epoch), count)[numbers[inside] % count]
+    return indices
+
+
+def seed_of(config: TrainConfig, step: int, part: int = 0) -> int:
+    """Return the seed of the random draws of one step, or of one part of the validation."""
+    (state,) = np.random.SeedSequence((config.seed, step, part)).generate_state(1, np.uint64)
+    return int(state >> np.uint64(1))
+
+
+@lru_cache(maxsize=2)
+def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """Return the order in which an epoch visits the examples."""
+    return np.random.default_rng((seed, epoch)).permutation(count)
+
 
 Weights = tuple[Tensor, ...] | list[Tensor]
 
@@ -156,3 +254,66 @@ def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
     """Return the context of the network's precision."""
     bf16 = resolve_precision(config.precision, device) == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+
+
+def validation_loss(run: Run) -> float:
+    """Return the mean loss of the EMA weights over the validation examples.
+
+    Masks and orders are always the same. Each rank takes its share of the batches.
+    """
+    config = run.config
+    examples = run.splits["validation"]
+    net = run.ema.module
+    denoiser = as_denoiser(net)
+    device = run.accelerator.device
+    count = len(examples.tokens)
+
+    # Sum the losses of this rank's batches.
+    net.eval()
+    max_rows = partial(training_rows, net)
+    loss = 0.0
+    with torch.no_grad(), unsharded(net), autocast(config, device):
+        for batch_index in processes.shard_indices(ceil(count / config.batch_size)).tolist():
+            start = config.batch_size * batch_index
+            part = examples.take(slice(start, start + config.batch_size))
+            batch = draw_examples(part, run.method, config, run.mask_id, VALIDATION, start, run.pad)
+            batch = batch.to(device)
+            losses = [
+                weighted_nll(denoiser, run.method, batch.take(rows)).item()
+                for rows in microbatches(batch, max_rows)
+            ]
+            loss += len(part.tokens) * sum(losses)
+
+    (total_loss,) = processes.all_reduce_sum([loss], device)
+    return total_loss / count
+
+
+def keep_if_best(run: Run, loss: float) -> None:
+    """Log a validation loss, and write the EMA weights if it is the lowest so far.
+
+    Raises:
+        ValueError: the loss is not finite, or the data changed.
+    """
+    if not isfinite(loss):
+        problem = f"validation loss {loss} at step {run.state.step}: training diverged"
+        raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
+    run.check_data()
+    run.log({"validation_loss": loss})
+    if loss >= run.state.best:
+        return
+    run.state.best = loss
+    run.state.weights = {
+        name: full_tensor(tensor).detach().cpu().clone()
+        for name, tensor in run.ema.module.state_dict().items()
+    }
+    if processes.is_main():
+        write_atomic({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})
+
+
+def restore_best(folder: Path, state: State) -> None:
+    """Restore the model.safetensors of a checkpoint: the file may be of a later step, corrupt or missing."""
+    path = folder / "model.safetensors"
+    if state.best == inf:
+        path.unlink(missing_ok=True)
+    elif state.weights:  # a checkpoint of version 0.1 has none
+        restore_files({path: weights_bytes(state.weights)})

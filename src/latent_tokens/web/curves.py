@@ -7,11 +7,10 @@ from functools import cache
 from itertools import groupby
 from typing import Literal, TypedDict
 
-from latent_tokens.checkpoints.pretrained import SHIPPED
+from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.core.cost import tokens_processed
 from latent_tokens.evaluation.intervals import wilson
-from latent_tokens.evaluation.results import read_results
-from latent_tokens.evaluation.rows import Row
+from latent_tokens.evaluation.rows import Row, read_results
 from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import TASKS
 from latent_tokens.trace.boards import measured

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from latent_tokens.checkpoints.pretrained import ORDERS, RULES, describe
+from latent_tokens.checkpoints.directory import describe
+from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 from latent_tokens.trace.record import LoadedModel

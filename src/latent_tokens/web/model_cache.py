@@ -10,11 +10,13 @@ from threading import Lock
 
 from safetensors import SafetensorError
 
-from latent_tokens.checkpoints.pretrained import find, from_pretrained, method_from, shapes_of, shipped_names
+from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.files import find, shapes_of, shipped_names
+from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checks import first_line
 from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.data.tensors import as_tensors
+from latent_tokens.data.loading import as_tensors
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language, Solvable
 from latent_tokens.trace.boards import COMPARISONS, ExampleSet, chosen, examples, measured, measured_for, view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from latent_tokens.trace.events import Brief, End, Frame, Start
+from latent_tokens.trace.record import Brief, End, Frame, Start
 
 
 class Point(TypedDict):

@@ -18,7 +18,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from pydantic import JsonValue
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from latent_tokens.checkpoints.pretrained import SHIPPED, shipped_names
+from latent_tokens.checkpoints.files import SHIPPED, shipped_names
 from latent_tokens.tasks import Solvable
 from latent_tokens.trace.boards import check, view
 from latent_tokens.trace.record import brief, given, watch

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from latent_tokens.configs.sampling import block_in
 from latent_tokens.storage import sha256_of
-from latent_tokens.trace.events import Start, StartSettings, Trace
 from latent_tokens.trace.frozen import PageRecord
-from latent_tokens.trace.record import LoadedModel
+from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 from latent_tokens.web.curves import curves
 from latent_tokens.web.inlined import folders_of, inlined, weights_of, why_recorded
 from latent_tokens.web.model_cache import model_entry

@@ -48,8 +48,7 @@ export function decodingFor(method, settings) {
   const isLeftToRight = method.order === "left_to_right";
   const order = settings.order ?? (isLeftToRight ? "left_to_right" : "top_prob");
   checkOrder(method, order);
-  const isOpen = (settings.candidates ?? null) === null && (settings.latents ?? null) === null;
-  const candidates = settings.candidates ?? (isOpen ? "all" : DEFAULT_CANDIDATES);
+  const candidates = settings.candidates ?? DEFAULT_CANDIDATES;
   const turns = turnsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
   return {
     turns,

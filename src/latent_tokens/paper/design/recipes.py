@@ -9,7 +9,7 @@ from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.protocol import num_problems
+from latent_tokens.evaluation.settings import num_problems
 from latent_tokens.paper.design.cells import PUZZLES, Cell
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.hashes import (

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from latent_tokens.checks import Registry
 from latent_tokens.configs import TaskName
 from latent_tokens.configs.names import Precision
-from latent_tokens.evaluation.protocol import NUM_ZEBRA
+from latent_tokens.evaluation.settings import NUM_ZEBRA
 from latent_tokens.paper.design.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None

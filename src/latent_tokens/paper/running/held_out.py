@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 from latent_tokens.core.cost import tokens_processed
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.policies import LatentPolicy
-from latent_tokens.data.datasets import fingerprint
+from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.evaluate import checked_decodings, paper_cost
-from latent_tokens.evaluation.evaluators import find_judge
-from latent_tokens.evaluation.generative_perplexity import evaluate_text
-from latent_tokens.evaluation.held_out import nats_along_orders
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
-from latent_tokens.evaluation.origin import trained_run
+from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
-from latent_tokens.evaluation.rows import HeldOut, Row, RowCosts, joined
+from latent_tokens.evaluation.rows import HeldOut, Row, RowCosts, joined, trained_run
 from latent_tokens.evaluation.settings import row_settings, shown_latents
+from latent_tokens.evaluation.text import evaluate_text, find_judge
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.design.recipes import Recipe
 from latent_tokens.progress import counting

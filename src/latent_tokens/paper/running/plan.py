@@ -16,7 +16,7 @@ from latent_tokens.configs import SizeName
 from latent_tokens.evaluation.problems import DEFAULT_SAMPLES
 from latent_tokens.paper.design.recipes import Recipe
 from latent_tokens.paper.running.runs import measured
-from latent_tokens.training.state import saved_step
+from latent_tokens.training.checkpoint import saved_step
 
 STEPS = 5  # measured for an estimate
 PASS = 3  # a training step computes about three forward passes

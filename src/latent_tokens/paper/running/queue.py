@@ -20,8 +20,8 @@ from latent_tokens.paper.running.plan import Work
 from latent_tokens.paper.running.queue_file import in_order, read_queue
 from latent_tokens.paper.running.runs import measured, ready
 from latent_tokens.progress import CONSOLE
-from latent_tokens.training.signals import Preempted, interruptible
-from latent_tokens.training.state import saved_step
+from latent_tokens.training.checkpoint import saved_step
+from latent_tokens.training.run import Preempted, interruptible
 
 NICENESS = 10  # of the processes: so that other work on the machine comes first
 POLL_SECONDS = 1.0

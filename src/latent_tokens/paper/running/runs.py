@@ -11,22 +11,28 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
-from latent_tokens.checkpoints.pretrained import from_pretrained
-from latent_tokens.checkpoints.tensor_files import file_sha256, read_tensor_file, tensors_sha256
+from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.files import file_sha256, read_tensor_file, tensors_sha256
 from latent_tokens.configs import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.evaluation.evaluate import evaluate
-from latent_tokens.evaluation.results import append_result, check_equal, read_results, same_weights
-from latent_tokens.evaluation.rows import Row, RowOfRecipe
+from latent_tokens.evaluation.rows import (
+    Row,
+    RowOfRecipe,
+    append_result,
+    check_equal,
+    read_results,
+    same_weights,
+)
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.design.recipes import Recipe
 from latent_tokens.paper.running.held_out import measure_likelihood, measure_text
 from latent_tokens.paper.running.held_out_boards import measure_nats
 from latent_tokens.processes import fastest_device
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
+from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.locking import LockedError
 from latent_tokens.training.loop import fit
-from latent_tokens.training.state import saved_step
 
 Hash = Literal["weights_sha256", "data_sha256", "problems_sha256"]
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from latent_tokens.core.decoding import Step
 from latent_tokens.evaluation.rows import DeadEndRecord, Watched
 from latent_tokens.tasks import Examples, Solvable
-from latent_tokens.tasks.base import Tokens
+from latent_tokens.tasks.examples import Tokens
 
 
 class DeadEnds:

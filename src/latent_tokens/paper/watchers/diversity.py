@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from latent_tokens.core.decoding import Step
 from latent_tokens.evaluation.rows import Row, Watched
 from latent_tokens.tasks import Sudoku, Task
-from latent_tokens.tasks.base import Tokens
-from latent_tokens.tasks.sudoku.diversity import num_intercalates, share_of_distinct
+from latent_tokens.tasks.examples import Tokens
+from latent_tokens.tasks.sudoku.boards import num_intercalates, share_of_distinct
 
 NUM_REFERENCE = 1_000  # boards of the task, whose intercalates are the reference
 REFERENCE_SEED = 0

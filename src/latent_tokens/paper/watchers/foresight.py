@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.core.decoding import Step
 from latent_tokens.evaluation.rows import ForesightRecord, Watched
-from latent_tokens.tasks.base import Tokens
+from latent_tokens.tasks.examples import Tokens
 
 Counts = NDArray[np.int64]
 

@@ -3,27 +3,85 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.tasks.base import Examples, Task, joined
-from latent_tokens.tasks.countdown.puzzles import Countdown
-from latent_tokens.tasks.readers.arrays import load_npy
-from latent_tokens.tasks.readers.lines import Record, json_fields, json_lines, read_lines
+from latent_tokens.tasks.base import Task
+from latent_tokens.tasks.countdown import Countdown
+from latent_tokens.tasks.examples import Examples, joined
 from latent_tokens.tasks.readers.pickles import Plain, read_plain_pickle
 from latent_tokens.tasks.sudoku.boards import Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
+LONGEST_EMPTY = 1_000  # an array without bytes can have a dimension of any length
+
+
+def load_npy(path: Path) -> NDArray[np.generic]:
+    """Return the array of a .npy file, mapped and not read.
+
+    Raises:
+        ValueError: The file is incomplete or corrupt, or holds no array, objects, or nothing.
+    """
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+    except (MemoryError, RecursionError):  # of Python's parser
+        raise ValueError(f"{path}: no complete array in it (its header is nested too deep)") from None
+    except Exception as error:  # a corrupt header can fail in any way
+        raise ValueError(f"{path}: no complete array in it ({type(error).__name__})") from None
+    if not array.ndim or (not array.nbytes and max(array.shape) > LONGEST_EMPTY):
+        raise ValueError(f"{path}: no complete array in it (of {array.dtype}, its shape is {array.shape})")
+    return array
+
+
+T = TypeVar("T")
+
+
+Record = tuple[str, Callable[[], Examples]]  # its location, and a function that reads it
+
+
+def json_lines(path: Path, row: Callable[[str], Examples]) -> Iterator[Record]:
+    """Yield one record per line that is not blank."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"line {number}", partial(row, line)
+
+
+def json_fields(text: str, kind: type[T], *names: str) -> list[T]:
+    """Return fields of one type of a JSON object. Raise ValueError if one is missing or of another type."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    for name in names:
+        if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+            raise ValueError(f"must be an object with {' and '.join(names)}, {name} a {kind.__name__}")
+    return [content[name] for name in names]
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file. Raise ValueError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
 STRATEGIES = range(9)  # 0 is given; 1 is unused
+
+
 PART = 10_000  # examples joined at a time
+
+
 LONGEST_REASON = 300  # characters of the message on a bad row, which may quote it
+
 
 Report = Callable[[int], None]
 
@@ -242,6 +300,8 @@ CSV_ROWS: dict[str, Callable[[Sudoku | SudokuPuzzle, str], Examples]] = {
     "quizzes,solutions": quiz_row,
     "source,question,answer,rating": extreme_row,
 }
+
+
 READERS: tuple[tuple[tuple[type, ...], dict[str, Callable[..., Iterator[Record]]]], ...] = (
     ((Sudoku, SudokuPuzzle), {".npy": shah_sudoku, ".csv": sudoku_csv, "other": sudoku_lines}),
     ((Zebra, CompactZebra), {".pkl": shah_zebra, ".jsonl": zebra_jsonl}),

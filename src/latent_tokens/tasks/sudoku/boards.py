@@ -5,29 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice
-from latent_tokens.tasks.base import (
-    Examples,
-    Keys,
-    Known,
-    Scores,
-    Tokens,
-    TokensLike,
-    as_array,
-    hash_rows,
-    split_by_key,
-)
-from latent_tokens.tasks.sudoku import pattern, solver
-from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, symbols_of
+from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
+from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, fill_boards, pattern_boards, symbols_of
 
 T = TypeVar("T", bound=np.generic)
 
+
 NODES_PER_CELL = 12  # a search that needs more starts again
+
+
 PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the next 64
 
 
@@ -99,9 +93,9 @@ class Sudoku:
         """
         boards = np.empty((count, self.num_cells), np.uint8)
         if self.source == "solver":
-            solver.fill_boards(boards, self.grid.unit_of, seed, first, NODES_PER_CELL * self.num_cells)
+            fill_boards(boards, self.grid.unit_of, seed, first, NODES_PER_CELL * self.num_cells)
         else:
-            pattern.pattern_boards(boards, self.box_rows, self.box_columns, self.side == 9, seed, first)
+            pattern_boards(boards, self.box_rows, self.box_columns, self.side == 9, seed, first)
         return Examples.of(self._framed(boards), known=0)
 
     def example(self, givens: Cells, solution: Cells | None = None) -> Examples:
@@ -200,6 +194,8 @@ SIZES = (
     Sudoku("sudoku-16", 4, 4),
     Sudoku("sudoku-36", 6, 6, source="pattern"),
 )
+
+
 PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")  # the paper's large boards, made small
 
 
@@ -208,3 +204,28 @@ def read_puzzle(text: str) -> tuple[Sudoku, Examples]:
     by_size = {task.num_cells: task for task in SIZES}
     task = by_size[len(symbols_of(text, set(by_size)))]
     return task, task.encode(text)
+
+
+def share_of_distinct(boards: NDArray[np.integer]) -> float:
+    """Return the share of boards, (N, cells), that differ from all others. There must be one at least."""
+    _, counts = np.unique(boards, axis=0, return_counts=True)
+    return float((counts == 1).sum() / len(boards))
+
+
+def num_intercalates(boards: NDArray[np.integer], side: int) -> NDArray[np.int64]:
+    """Return the number of intercalates of each board, (N,): of its 2x2 Latin subsquares.
+
+    Two rows and two columns form one if their cells on each diagonal are equal. Renaming digits and moving
+    rows or columns does not change the number.
+
+    Args:
+        boards: boards of side * side cells, row by row, (N, cells). No column has a digit twice.
+        side: the number of digits.
+    """
+    squares = boards.reshape(-1, side, side)
+    counts = np.zeros(len(squares), np.int64)
+    for first, second in combinations(range(side), 2):
+        equal = squares[:, first, :, None] == squares[:, second, None, :]  # (N, columns, columns)
+        is_intercalate = equal & equal.transpose(0, 2, 1)
+        counts += is_intercalate.sum((1, 2)) // 2  # each pair of columns, in both orders
+    return counts

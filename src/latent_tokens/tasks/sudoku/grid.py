@@ -6,13 +6,17 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.tasks.sudoku import solver
+from latent_tokens.tasks.rng import count_bits, next_random, pick_bit, shuffled, start_stream
 
 SYMBOLS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@"  # one character a digit, up to 36
+
+
 MOST_NODES = 1_000_000  # a puzzle that needs more is given up
+
 
 Cells = NDArray[np.int16]  # digits 0..side-1, or -1 where empty; what is out of range counts as empty
 
@@ -35,7 +39,7 @@ class Grid:
     @cached_property
     def unit_of(self) -> NDArray[np.int64]:
         """The row, column and box of each cell: (cells, 3), numbered 0..3*side-1."""
-        return solver.units(self.box_rows, self.box_columns)
+        return units(self.box_rows, self.box_columns)
 
     @cached_property
     def cells_of(self) -> NDArray[np.int64]:
@@ -147,7 +151,7 @@ class Grid:
     def _search(self, cells: Cells, most: int) -> tuple[int, bool, Cells]:
         """Return (number of solutions, whether the search was completed, a solution if one was asked for)."""
         board = np.empty_like(cells)
-        num_solutions, completed = solver.search(
+        num_solutions, completed = search(
             cells, self.unit_of, most, MOST_NODES, np.zeros(1, np.uint64), board
         )
         return int(num_solutions), bool(completed), board
@@ -194,3 +198,177 @@ def symbols_of(text: str, lengths: set[int]) -> list[str]:
     raise ValueError(
         f"puzzle of {len(''.join(words))} cells: must have {allowed}, row by row, 0 or . for an empty cell"
     )
+
+
+def units(box_rows: int, box_columns: int) -> NDArray[np.int64]:
+    """Return the row, column and box of each cell as unit numbers in 0..3N-1, int64[N*N, 3]."""
+    side = box_rows * box_columns
+    row, column = np.divmod(np.arange(side * side), side)
+    box = row // box_rows * box_rows + column // box_columns
+    return np.stack([row, side + column, 2 * side + box], axis=1)
+
+
+@numba.njit(cache=True)
+def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # type: ignore[no-untyped-def]
+    """Return (index into empty, its candidates): a naked single, else a hidden one, else the fewest.
+
+    If a cell has no candidate, there are none.
+    """
+    for i in range(num_empty):
+        cell = empty[i]
+        mask = full & ~(used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]])
+        if mask & (mask - np.uint64(1)) == 0:
+            return i, mask
+        masks[i] = mask
+    once[:] = 0
+    twice[:] = 0
+    for i in range(num_empty):
+        cell, mask = empty[i], masks[i]
+        for j in range(3):
+            u = unit_of[cell, j]
+            twice[u] |= once[u] & mask
+            once[u] |= mask
+    for u in range(len(used)):
+        if once[u] | used[u] != full:
+            return 0, np.uint64(0)
+        once[u] &= ~twice[u]
+    best, fewest = 0, 65
+    for i in range(num_empty):
+        cell, mask = empty[i], masks[i]
+        hidden = mask & (once[unit_of[cell, 0]] | once[unit_of[cell, 1]] | once[unit_of[cell, 2]])
+        if hidden:
+            return i, hidden & (~hidden + np.uint64(1))
+        size = count_bits(mask)
+        if size < fewest:
+            best, fewest = i, size
+    return best, masks[best]
+
+
+@numba.njit(cache=True, nogil=True)
+def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no-untyped-def]
+    """Return (the number of solutions, at most `most`, whether the search was completed).
+
+    Digits are tried in random order. `solution` receives the last solution if there are `most`. It is
+    overwritten by a search that continues after the first.
+    """
+    side = unit_of[-1, 0] + 1
+    full = (np.uint64(1) << np.uint64(side)) - np.uint64(1)
+    used = np.zeros(3 * side, np.uint64)
+    once, twice, masks = (
+        np.zeros(3 * side, np.uint64),
+        np.zeros(3 * side, np.uint64),
+        np.zeros(len(cells), np.uint64),
+    )
+    empty = np.zeros(len(cells), np.int64)
+    num_empty = 0
+    solution[:] = cells
+    for cell in range(len(cells)):
+        if cells[cell] < 0:
+            empty[num_empty] = cell
+            num_empty += 1
+        else:
+            bit = np.uint64(1) << np.uint64(cells[cell])
+            for u in unit_of[cell]:
+                if used[u] & bit:
+                    return 0, True
+                used[u] |= bit
+    stack_cell = np.zeros(num_empty + 1, np.int64)
+    stack_left = np.zeros(num_empty + 1, np.uint64)
+    total, depth, num_solutions, nodes = num_empty, 0, 0, 0
+    descending = True
+    while True:
+        if descending:
+            if depth == total:
+                num_solutions += 1
+                if num_solutions == most:
+                    return num_solutions, True
+                descending = False
+                depth -= 1
+                if depth < 0:
+                    return num_solutions, True
+                continue
+            nodes += 1
+            if nodes > max_nodes:
+                return num_solutions, False
+            i, mask = choose_cell(empty, total - depth, unit_of, used, full, masks, once, twice)
+            last = total - depth - 1
+            empty[i], empty[last] = empty[last], empty[i]
+            stack_cell[depth], stack_left[depth] = empty[last], mask
+        else:
+            cell = stack_cell[depth]
+            bit = np.uint64(1) << np.uint64(solution[cell])
+            for u in unit_of[cell]:
+                used[u] &= ~bit
+        mask = stack_left[depth]
+        if mask == 0:
+            descending = False
+            depth -= 1
+            if depth < 0:
+                return num_solutions, True
+            continue
+        cell = stack_cell[depth]
+        bit = pick_bit(mask, state)
+        stack_left[depth] = mask & ~bit
+        digit = count_bits(bit - np.uint64(1))
+        solution[cell] = digit
+        for u in unit_of[cell]:
+            used[u] |= bit
+        depth += 1
+        descending = True
+
+
+@numba.njit(cache=True)
+def fill_board(board, unit_of, max_nodes, state):  # type: ignore[no-untyped-def]
+    """Write a random valid board. The first row is random. A search that takes too long starts again."""
+    side = unit_of[-1, 0] + 1
+    cells = np.empty(len(board), np.int16)
+    while True:
+        cells[:] = -1
+        cells[:side] = shuffled(side, state)
+        num_solutions, _ = search(cells, unit_of, 1, max_nodes, state, board)
+        if num_solutions:
+            return
+
+
+@numba.njit(cache=True)
+def fill_boards(boards, unit_of, seed, first, max_nodes):  # type: ignore[no-untyped-def]
+    """Write random valid boards into the rows of `boards`. Row i is board number first + i of the seed."""
+    state, board = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
+    for line in range(len(boards)):
+        start_stream(state, seed, first + line)
+        fill_board(board, unit_of, max_nodes, state)
+        boards[line] = board
+
+
+@numba.njit(cache=True)
+def line_order(groups, size, alike, state):  # type: ignore[no-untyped-def]
+    """Return a random order of lines that keeps groups together, with one inner order if `alike`."""
+    outer, inner = shuffled(groups, state), shuffled(size, state)
+    order = np.empty(groups * size, np.int64)
+    for g in range(groups):
+        if g > 0 and not alike:
+            inner = shuffled(size, state)
+        for i in range(size):
+            order[g * size + i] = outer[g] * size + inner[i]
+    return order
+
+
+@numba.njit(cache=True)
+def pattern_boards(boards, box_rows, box_columns, alike, seed, first):  # type: ignore[no-untyped-def]
+    """Write one shuffled cyclic pattern into each row of `boards`.
+
+    Digits, rows, bands, columns and stacks are shuffled, and a board with square boxes may be transposed.
+    """
+    side = box_rows * box_columns
+    state = np.zeros(1, np.uint64)
+    for line in range(len(boards)):
+        start_stream(state, seed, first + line)
+        digits = shuffled(side, state)
+        rows = line_order(box_columns, box_rows, alike, state)
+        columns = line_order(box_rows, box_columns, alike, state)
+        transpose = box_rows == box_columns and next_random(state) & np.uint64(1)
+        for i in range(side):
+            for j in range(side):
+                r, c = rows[i], columns[j]
+                cell = j * side + i if transpose else i * side + j
+                boards[line, cell] = digits[(box_columns * (r % box_rows) + r // box_rows + c) % side]

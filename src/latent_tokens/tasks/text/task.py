@@ -13,7 +13,7 @@ import numpy as np
 from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
-from latent_tokens.tasks.base import Examples, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, TokensLike, as_array
 from latent_tokens.tasks.text.tokenizer import FILE, Bytes, Learned, read_tokenizer, type_of_ids
 
 GAP = re.compile("_{3,}")

@@ -11,11 +11,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.tasks.base import Examples, Keys, Scores, Tokens, TokensLike, as_array
-from latent_tokens.tasks.examples import smallest_type
+from latent_tokens.tasks.base import Keys, Scores
+from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, smallest_type
 from latent_tokens.tasks.zebra.clues import ATTRIBUTE, BOS, CLUE_END, DIGIT, LHS, POSITION, RHS, SEP
-from latent_tokens.tasks.zebra.language import ARITY, IDS, PAD, letter
-from latent_tokens.tasks.zebra.puzzles import Zebra
+from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, letter
 
 SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be exchanged
 KINDS = np.array([IDS[kind] for kind in ARITY])

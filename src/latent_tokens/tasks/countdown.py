@@ -7,41 +7,199 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, check_int, is_whole
-from latent_tokens.tasks.base import Examples, Keys, Scores, hash_rows, split_by_key
-from latent_tokens.tasks.countdown.equations import (
-    MOST_NUMBER,
-    draw_puzzles,
-    first_solution,
-    longest_answer,
-    stack_of,
-)
-from latent_tokens.tasks.countdown.notation import (
-    BOS,
-    EOS,
-    PAD,
-    SEP,
-    SYMBOLS,
-    agreement,
-    answer_text,
-    checked_numbers,
-    holds,
-    ids,
-    lenient,
-    numbers_of,
-    parts_of,
-    texts,
-)
-from latent_tokens.tasks.examples import TokensLike, as_array
+from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
+from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
+from latent_tokens.tasks.rng import below, start_stream
+
+PAD, BOS, EOS, SEP = range(4)
+
+
+CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
+
+
+SYMBOLS = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
+
+
+NUMBER = "(0|[1-9][0-9]*)"
+
+
+EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
+
+
+def ids(text: str) -> list[int]:
+    """Return the tokens of a text. Raise ValueError naming a character without one."""
+    for character in text:
+        if character not in CHARACTERS:
+            raise ValueError(f"{character!r} in {text!r}: must be one of {CHARACTERS}")
+    return [4 + CHARACTERS.index(character) for character in text]
+
+
+def texts(tokens: Tokens) -> tuple[str, str]:
+    """Return (problem, answer) of one sequence. The answer ends at EOS or PAD; other tokens become ?."""
+    row = tokens.tolist()
+    sep = row.index(SEP)
+    characters = [CHARACTERS[i - 4] if 4 <= i < 4 + len(CHARACTERS) else "?" for i in row]
+    end = next((at for at in range(sep + 1, len(row)) if row[at] in (EOS, PAD)), len(row))
+    return "".join(characters[1:sep]), "".join(characters[sep + 1 : end])
+
+
+def answer_text(steps: list[list[int]]) -> str:
+    """Return equations (a, operation, b, c) as text."""
+    return ",".join(f"{a}{OPERATIONS[operation]}{b}={c}" for a, operation, b, c in steps)
+
+
+def numbers_of(problem: str) -> list[int]:
+    """Return the numbers of a problem, the target last."""
+    return [int(number) for number in problem.split(",")]
+
+
+def checked_numbers(problem: str, count: int, targets: tuple[int, int], most: int) -> list[int]:
+    """Return the numbers of a problem, the target last.
+
+    Args:
+        problem: the text.
+        count: how many numbers are given.
+        targets: lowest and highest target.
+        most: the largest given number.
+
+    Raises:
+        ValueError: the problem has other numbers.
+    """
+    parts = problem.split(",")
+    if len(parts) != count + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
+        is_other_task = len(parts) in (4, 5, 6)
+        hint = ". countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
+        raise ValueError(
+            f"problem {problem!r}: must be {count} numbers and the target, set apart by commas, "
+            f"like 86,28,13,31,96{hint}"
+        )
+    *given, target = map(int, parts)
+    if max(given) > most:
+        raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {most}")
+    low, high = targets
+    if not low <= target <= high:
+        raise ValueError(f"target {target} in {problem!r}: must be {low} to {high}")
+    return [*given, target]
+
+
+def parts_of(equation: str) -> tuple[int, str, int, int] | None:
+    """Return (a, operation, b, c) of an equation, or None if the text is not one."""
+    parts = EQUATION.fullmatch(equation)
+    return parts and (int(parts[1]), parts[2], int(parts[3]), int(parts[4]))
+
+
+def holds(a: int, operation: str, b: int, c: int) -> bool:
+    """Return whether a operation b = c, with division without remainder."""
+    return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[operation]
+
+
+def lenient(tokens: Tokens) -> bool:
+    """Return whether all equations are true and the last result is the target (Ye et al.'s evaluation)."""
+    problem, answer = texts(tokens)
+    parts = [parts_of(equation) for equation in answer.split(",")]
+    return (
+        all(part and holds(*part) for part in parts) and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
+    )
+
+
+def agreement(answer: str, stored: str) -> float:
+    """Return the share of the stored answer's characters, its end included, that agree."""
+    return sum(a == b for a, b in zip(answer + "$", stored + "$", strict=False)) / (len(stored) + 1)
+
+
+OPERATIONS = "+*-/"  # in the order in which they are tried
+
+
+MOST_NUMBER = 99
+
+
+RESULT_DIGITS = {3: (4,), 4: (4, 4), 5: (4, 6, 4)}
+"""By the count of numbers, the digits of the results before the last in the longest answer.
+
+A product of two numbers has at most 4 digits. So has the second last result, at most 100 * 99, as one more
+number turns it into a target of at most 100. With five numbers a product of three, of 6 digits, may be
+between the two."""
+
+
+def longest_answer(count: int) -> int:
+    """Return the number of characters of the longest answer with `count` numbers.
+
+    Every given number of 2 digits is written once and every result before the last twice. The last result,
+    the target, has at most 3 digits. An equation has two signs, and commas are between equations.
+
+    Example:
+        >>> longest_answer(3) == len("75*80=6000,6000/60=100")
+        True
+    """
+    return 2 * count + 2 * sum(RESULT_DIGITS[count]) + 3 + 2 * (count - 1) + count - 2
+
+
+def stack_of(numbers: list[int]) -> NDArray[np.int64]:
+    """Return the work array of `first_solution`. Line n holds the n numbers that are left."""
+    stack = np.zeros((len(numbers) + 1, len(numbers)), np.int64)
+    stack[-1] = numbers
+    return stack
+
+
+@numba.njit(cache=True)
+def first_solution(stack, left, target, steps):  # type: ignore[no-untyped-def]
+    """Return whether the `left` numbers of stack[left] make the target. Write (a, operation, b, c) to steps.
+
+    Depth first over pairs in their order, with + * - /, the larger number first for - and /.
+    """
+    if left == 1:
+        return stack[1, 0] == target
+    for i in range(left - 1):
+        for j in range(i + 1, left):
+            a, b = stack[left, i], stack[left, j]
+            small, large = min(a, b), max(a, b)
+            kept = 0
+            for other in range(left):
+                if other not in (i, j):
+                    stack[left - 1, kept] = stack[left, other]
+                    kept += 1
+            for operation in range(4):
+                if operation == 3 and (small == 0 or large % small != 0):
+                    continue
+                result = (a + b, a * b, large - small, large // max(small, 1))[operation]
+                if left == 2 and result != target:
+                    continue
+                stack[left - 1, left - 2] = result
+                if first_solution(stack, left - 1, target, steps):
+                    step = steps[len(steps) - left + 1]
+                    step[1], step[3] = operation, result
+                    step[0], step[2] = (a, b) if operation < 2 else (large, small)
+                    return True
+    return False
+
+
+@numba.njit(cache=True)
+def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: ignore[no-untyped-def]
+    """Fill the rows with puzzles number first, first + 1, ... of the seed, each with its first solution."""
+    state = np.zeros(1, np.uint64)
+    count = numbers.shape[1]
+    stack = np.zeros((count + 1, count), np.int64)
+    for line in range(len(numbers)):
+        start_stream(state, seed, first + line)
+        targets[line] = low + below(high - low + 1, state)
+        while True:
+            for i in range(count):
+                numbers[line, i] = 1 + below(MOST_NUMBER, state)
+            stack[count] = numbers[line]
+            if first_solution(stack, count, targets[line], steps[line]):
+                break
+
 
 # Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
-ANSWER_LENGTHS_0_1 = {3: 34, 4: 47, 5: 60}  # of version 0.1, by the count of numbers
 
-__all__ = ["HELD_OUT_TARGETS", "Countdown", "answer_text", "holds", "parts_of", "texts"]
+
+ANSWER_LENGTHS_0_1 = {3: 34, 4: 47, 5: 60}  # of version 0.1, by the count of numbers
 
 
 @dataclass(frozen=True)

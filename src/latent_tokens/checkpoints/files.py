@@ -1,0 +1,329 @@
+"""The files of a model directory: tensors, config.json and its checks, and where a name is found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from latent_tokens.checkpoints.hub import fetch, is_name
+from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line, is_whole
+from latent_tokens.core import attention
+from latent_tokens.core.layout import Layout
+from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.network.transformer import Transformer, stored_name
+from latent_tokens.sizes import LONGEST
+from latent_tokens.storage import Json
+
+SHA256 = "tensors_sha256"  # the key in the metadata
+
+
+LENGTH_BYTES = 8  # of the header's length, with which a .safetensors file begins
+
+
+def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of names, types, shapes and bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def file_sha256(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of the .safetensors file that holds the tensors without metadata, as version 0.1 wrote it."""
+    return hashlib.sha256(save(dict(tensors))).hexdigest()
+
+
+def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors, with a copy of each that shares storage with one before it. A file has no views."""
+    seen = set[int]()
+    separate = dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        separate[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    return separate
+
+
+def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Return a .safetensors file with the hash of the tensors. Equal tensors give equal bytes."""
+    content = save(without_sharing(tensors))
+    start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
+    known = {"format": "pt", SHA256: tensors_sha256(tensors), **(metadata or {})}
+    # safetensors writes several entries of metadata in an order that differs from process to process.
+    header = {"__metadata__": dict(sorted(known.items())), **json.loads(content[LENGTH_BYTES:start])}
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % LENGTH_BYTES)
+    return b"".join([len(text).to_bytes(LENGTH_BYTES, "little"), text, memoryview(content)[start:]])
+
+
+def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
+    """Return the content of a .safetensors file with these weights."""
+    return tensors_to_bytes(
+        {
+            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
+            for name, tensor in weights.items()
+        }
+    )
+
+
+def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a .safetensors file. Read only its header."""
+    with safe_open(weights, "pt") as content:
+        return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
+
+
+def read_tensor_file(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a .safetensors file. Raise ValueError naming it if it is corrupt."""
+    try:
+        tensors = load(path.read_bytes())
+        with safe_open(path, "pt") as file:
+            written = (file.metadata() or {}).get(SHA256)
+        check_tensors(tensors, written)
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: corrupt ({first_line(error)}). Save the model again, or fetch it again"
+        ) from None
+    return tensors
+
+
+def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
+    """Raise ValueError if tensors do not match the hash written with them; None is accepted (version 0.1)."""
+    if written is not None and written != tensors_sha256(tensors):
+        raise ValueError("its tensors are not those that were written")
+
+
+def first_difference(
+    shapes: Mapping[str, tuple[int, ...]], others: Mapping[str, tuple[int, ...]]
+) -> str | None:
+    """Return the first name, in alphabetical order, whose shape differs or is missing, or None."""
+    differing = (name for name in shapes.keys() | others.keys() if shapes.get(name) != others.get(name))
+    return min(differing, default=None)
+
+
+Entries = Mapping[str, Any]
+"""The entries of a JSON file, or of an object in it."""
+
+
+class Origin(TypedDict, total=False):
+    """The entries of config.json on the origin of a model."""
+
+    task: dict[str, Json]
+    name: str  # of its method
+    training: dict[str, Json]  # the settings of TrainConfig
+    data_sha256: dict[str, str]  # by split
+    made_with: dict[str, str | None]
+    imported: dict[str, Json]
+    fingerprint: list[float]
+    auto_map: dict[str, str]
+
+
+KINDS = {
+    "task": dict,
+    "name": str,
+    "training": dict,
+    "data_sha256": dict,
+    "made_with": dict,
+    "imported": dict,
+}  # the entries other than format, model and method
+
+
+def check_about(about: Mapping[str, Json], file: Path) -> None:
+    """Raise ValueError if an entry of config.json has another type than training writes."""
+    for name, kind in KINDS.items():
+        if name in about and not isinstance(about[name], kind):
+            raise ValueError(
+                f"{file}: corrupt ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). "
+                "Save the model again"
+            )
+    for holder, name in (("task", "name"), ("data_sha256", "train")):
+        entries = about.get(holder)
+        value = entries.get(name, "") if isinstance(entries, dict) else ""
+        if not isinstance(value, str):
+            raise ValueError(
+                f"{file}: corrupt ({holder}.{name} is a {type(value).__name__}, must be a str). "
+                "Save the model again"
+            )
+
+
+def check_model(model: Entries) -> None:
+    """Raise ValueError if a config describes an impossible network."""
+    check_numbers(model)
+    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
+    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
+    check_min("dropout", model["dropout"], 0)
+
+
+def check_numbers(model: Entries) -> None:
+    """Raise ValueError if a config has an impossible number of tokens or positions."""
+    for name in ("vocab_size", "max_length"):
+        check_int(name, model[name], 1)
+    if model["max_length"] > LONGEST:
+        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
+
+
+SHIPPED = Path(__file__).parents[1] / "shipped"
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the bundled models."""
+    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+
+
+def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
+    """Return the directory of a name, fetched if it is OWNER/NAME. Raise ValueError if missing."""
+    folder = Path(folder_or_name)
+    name = str(folder_or_name)
+    if folder.is_dir():
+        return folder
+    if name in shipped_names():
+        return SHIPPED / name
+    bundled = shipped_names()
+    missing = f"{name!r} not found: not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
+    if not is_name(name):
+        raise ValueError(f"{missing}{did_you_mean(name, bundled)}")
+    try:
+        return fetched(name)
+    except ValueError as error:
+        raise ValueError(f"{missing}, and not on the Hugging Face Hub ({error})") from None
+
+
+FINGERPRINT = 16  # positions
+
+
+CLOSE = 1e-2  # logits of two machines are closer, of two models are not
+
+
+@torch.inference_mode()
+def fingerprint(net: Transformer) -> list[float]:
+    """Return sums over the logits of a fixed small problem, with three sets of weights.
+
+    They tell whether weights, settings and code belong together. Raise ValueError if the logits are not
+    finite.
+    """
+    count = min(net.max_length, FINGERPRINT)
+    device = net.head.weight.device
+    positions = torch.arange(count, device=device)[None]
+    tokens = positions * (net.vocab_size // 3 + 1) % net.vocab_size
+    layout = Layout(
+        positions, torch.tensor([count // 2], device=device), torch.tensor([count], device=device)
+    )
+    logits = net(
+        net.method.input_ids(tokens, layout, net.mask_id),
+        layout.positions,
+        attention.dense_mask(net.method.attention, layout),
+    )
+    waves = (
+        torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
+    )
+    sums = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
+    if not all(map(math.isfinite, sums)):
+        raise ValueError("its logits are not finite: the weights have diverged, or are corrupt")
+    return [round(value, 4) for value in sums]
+
+
+def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float = CLOSE) -> None:
+    """Raise ValueError if the model's fingerprint differs from the stored one by `close` or more."""
+    if stored is None:
+        return
+    try:
+        apart = (torch.tensor(fingerprint(net)) - torch.tensor(stored)).abs().max().item()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{folder / 'config.json'}: corrupt (fingerprint: {error}). Import the model again."
+        ) from None
+    if not apart < close:
+        raise ValueError(
+            f"{folder}: its logits differ by {apart:.2g} from those it was saved with: "
+            "its weights or config were changed. Import it again."
+        )
+
+
+OWN = "own"  # the network of config.json that only its user can build
+
+
+OF_EVALUATION = ("method", "vocab_size", "max_length")
+
+
+def check_attributes(net: nn.Module) -> None:
+    """Raise ValueError if a network lacks an attribute that evaluation and config.json need."""
+    for name in OF_EVALUATION:
+        if getattr(net, name, None) is None:
+            raise ValueError(f"net.{name} is None: set it to the {name} that the net was trained with")
+
+
+def describe_own(net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for a network that is not our Transformer."""
+    numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
+    return {"network": OWN, "class": type(net).__name__, **numbers}
+
+
+def check_can_build(config: Entries, folder: Path) -> None:
+    """Raise ValueError if config.json is that of a user's own network, which must be given."""
+    model = config.get("model")
+    if isinstance(model, dict) and model.get("network") == OWN:
+        problem = f"holds weights of your own network {str(model.get('class'))[:80]}"
+        raise ValueError(f"{folder}: {problem}. Give it in Python: from_pretrained({str(folder)!r}, net=...)")
+
+
+def adopt(net: nn.Module, numbers: Mapping[str, int], origin: str) -> None:
+    """Set the attributes that a network lacks. One of transformers may have larger numbers before.
+
+    Args:
+        net: the network, which is changed.
+        numbers: the attributes, such as vocab_size.
+        origin: the name of the task or directory that they belong to.
+
+    Raises:
+        ValueError: the network has another value, or its mask_id is a token.
+    """
+    is_of_transformers = isinstance(net, HuggingFaceDenoiser)
+    for name, number in numbers.items():
+        value = getattr(net, name, number)
+        if value < number and is_of_transformers:
+            raise ValueError(
+                f"net.{name}={value}: must be at least {number} for {origin}. Use a larger model."
+            )
+        if value != number and not is_of_transformers:
+            raise ValueError(f"net.{name}={value}: must be {number} for {origin}. Build the net for it.")
+        setattr(net, name, number)
+    if is_of_transformers:
+        return
+    vocab_size = numbers["vocab_size"]
+    mask_id = getattr(net, "mask_id", None)
+    if not is_whole(mask_id, vocab_size):
+        problem = f"{origin} has the tokens 0-{vocab_size - 1}, and MASK is none of them"
+        raise ValueError(f"net.mask_id={mask_id}: {problem}. Use mask_id={vocab_size}.")
+
+
+def load_weights(net: nn.Module, weights: Path) -> None:
+    """Load the weights of a .safetensors file into a network.
+
+    Raises:
+        ValueError: the file is corrupt or of another network, or two weights of the network are one tensor
+            with different values in the file.
+    """
+    spelling = stored_name if isinstance(net, Transformer) else str
+    tensors = {spelling(name): tensor for name, tensor in read_tensor_file(weights).items()}
+    stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if (name := first_difference(stored, shapes)) is not None:
+        difference = (
+            f"{name[:80]} is {shapes.get(name, 'missing')}, in the file {stored.get(name, 'missing')}"
+        )
+        raise ValueError(f"net={type(net).__name__}: does not fit {weights} ({difference}). Use its network.")
+    net.load_state_dict(tensors)
+    for name, tensor in net.state_dict().items():
+        if not torch.equal(tensor.cpu(), tensors[name].to(tensor.dtype)):
+            problem = f"{name} is one tensor with another weight, in {weights} they differ"
+            raise ValueError(f"net={type(net).__name__}: {problem}. Use its network.")

@@ -1,0 +1,415 @@
+"""The ten-line interface: `load`, `train` and `Model`, with samples and tables as their results."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from rich.console import Console
+from torch import nn
+
+from latent_tokens.checkpoints.directory import (
+    check_fits,
+    check_learned,
+    from_pretrained,
+    learned_task,
+    model_of,
+)
+from latent_tokens.checkpoints.files import find
+from latent_tokens.checks import changed, check_choice, check_int, check_settings
+from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
+from latent_tokens.core.decoding import Decoding, is_off_distribution
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.data.splits import make_problems
+from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
+from latent_tokens.evaluation.report import table
+from latent_tokens.evaluation.rows import Row, judged_by
+from latent_tokens.evaluation.settings import check_counts, check_policy, decoding_for, order_for
+from latent_tokens.evaluation.text import evaluate_text, judge_of
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.plugins import is_dotted
+from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
+from latent_tokens.tasks import Examples, Language, Task, Text, Tokens, check_instance, errors_of, joined
+from latent_tokens.tasks.base import check_tokens
+from latent_tokens.tasks.examples import Example, stack
+from latent_tokens.training.loop import fit
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+WIDTH = 110  # columns of a printed table
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples that `Model.generate` returns: N of L positions.
+
+    Example:
+        >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
+        (2, 36)
+    """
+
+    tokens: Tokens  # (N, L)
+    text: list[str]
+    valid: NDArray[np.bool_] | None  # (N,), whether the task's `verify` finds no error; None for text
+    tokens_processed: NDArray[np.int64]  # (N,), summed over steps
+    order: NDArray[np.int64]  # (N, L): positions as decoded, after the given ones
+    forward_passes: int  # the largest number of steps of a sample
+    off_distribution: bool = False  # whether n leaves out masked tokens that each input had in training
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """The results that `Model.evaluate` returns: one row per number of latent tokens. It prints as a table.
+
+    Example:
+        >>> load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2).rows[1]["latents"]
+        4
+    """
+
+    rows: list[Row]
+    title: str
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        Console(file=text, width=WIDTH).print(table(self.rows, self.title))
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def to_pandas(self) -> DataFrame:
+        """Return the rows as a DataFrame.
+
+        Raises:
+            ValueError: pandas is not installed.
+
+        Example:
+            model.evaluate(latents=(0, 4, "all")).to_pandas().plot("relative_cost", "valid")
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ValueError("to_pandas: pandas is not installed. Use pip install pandas.") from None
+        return pandas.DataFrame(self.rows)
+
+
+Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
+
+
+def problems_of(
+    task: Language,
+    mask_id: int,
+    prompt: Prompt | None,
+    known: ArrayLike | None,
+    num_samples: int | None,
+    seed: int,
+) -> Examples:
+    """Return the problems of samples, one each. Takes its arguments, and raises, as `Model.generate`."""
+    if num_samples is not None:
+        check_int("num_samples", num_samples, 1)
+    if prompt is None and known is not None:
+        raise ValueError("known: there is no prompt. Pass tokens of the same shape, or leave known out.")
+    if prompt is None and isinstance(task, Task):
+        return make_problems(task, num_samples or 1, seed)
+    if prompt is None:
+        return Examples.of(np.zeros((num_samples or 1, task.length), np.uint16), 0)
+    examples = examples_of(task, mask_id, prompt, known)
+    fix = f"Use {mask_id}, MASK, at positions to decode"
+    check_tokens(task, examples.tokens, examples.known, "prompt", fix)
+    if num_samples is None:
+        return examples
+    if len(examples.tokens) > 1:
+        problem = f"there are {len(examples.tokens)} prompts, and each has one sample"
+        raise ValueError(f"num_samples={num_samples}: {problem}. Leave it out.")
+    return examples.take(np.zeros(num_samples, np.int64))
+
+
+def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike | None) -> Examples:
+    """Return prompts as examples without their answers.
+
+    Raises:
+        ValueError: a text is not a prompt of the task, or the arrays do not have its shape.
+    """
+    examples = complete_examples(task, prompt)
+    if examples is not None:
+        if known is not None:
+            raise ValueError("known: is for token ids, and this prompt has its given tokens. Leave it out.")
+        return examples
+
+    # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored text.
+    tokens = tensor_of(prompt)
+    if tokens.is_floating_point() or tokens.dtype == torch.bool:
+        raise ValueError(f"prompt of {tokens.dtype}: must be text, or token ids")
+    tokens = tokens.long()
+    given = tokens != mask_id if known is None else tensor_of(known)
+    if tokens.dim() == 1:
+        tokens = tokens[None]
+        given = given.reshape(1, -1)
+    if tokens.shape[1:] != (task.length,) or given.shape != tokens.shape or given.dtype != torch.bool:
+        shapes = f"tokens {tuple(tokens.shape)}, known {tuple(given.shape)} of {given.dtype}"
+        raise ValueError(f"{shapes}: must be (N, {task.length}), known of bool")
+    if known is None and given.all():
+        raise ValueError(
+            f"known=None: every token is given. Pass known, true at given positions, or token {mask_id}, "
+            "MASK, at the others."
+        )
+    ids = tokens.masked_fill(~given.to(tokens.device), 0).cpu().numpy()
+    return Examples.of(cast(Tokens, ids), given.cpu().numpy())
+
+
+def tensor_of(values: Prompt) -> torch.Tensor:
+    """Return numbers as a tensor. An array is copied, because one of a data set may be read-only."""
+    return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
+
+
+def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
+    """Return a prompt of text or examples as examples, or None if it is of token ids."""
+    if isinstance(prompt, Examples):
+        return prompt
+    items = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
+    if not items:
+        raise ValueError("prompt: is empty. Pass at least one, or None for problems of the task.")
+    if all(isinstance(item, str) for item in items):
+        return joined([task.encode(str(item)) for item in items])
+    if all(isinstance(item, dict) for item in items):
+        return stack(cast(list[Example], items))
+    return None
+
+
+FUNCTIONS = {setting.name for setting in fields(Decoding)}  # the settings that can be functions
+
+
+FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its method and its task, as `load` and `train` return it.
+
+    Attributes:
+        net: the network: a `Transformer`, or your own.
+        method: the method that it was trained with.
+        task: the task that it learned.
+        directory: the directory that it was read from.
+
+    Example:
+        >>> load("sudoku-6-scdm").task.name
+        'sudoku-6'
+    """
+
+    net: Transformer = field(repr=False)
+    method: Method
+    task: Language
+    directory: Path
+
+    def generate(
+        self,
+        prompt: Prompt | None = None,
+        known: ArrayLike | None = None,
+        *,
+        num_samples: int | None = None,
+        **settings: Any,
+    ) -> Samples:
+        """Return samples: of prompts, one each, or of problems of the task.
+
+        Sample i depends on (seed, i) only.
+
+        Args:
+            prompt: a problem as text, several, `Examples` or items of them, or token ids (N, L). None makes
+                problems of the test split, or texts without a prompt.
+            known: for token ids, true at given positions. None: all that are not MASK.
+            num_samples: the number of samples, by default 1. Several prompts have one each.
+            **settings: any field of `SamplingConfig` (`latents=4`, `order="uniform"`, `seed=1`), or a
+                function for a field of `Decoding` (`confidence=margin`). The defaults are those of
+                `latent-tokens sample`.
+
+        Raises:
+            ValueError: a setting or the prompt does not suit the model.
+
+        Example:
+            >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
+            (2, 36)
+        """
+        check_fits(self.net, self.task)
+        decoding, seed = self.decoding(settings)
+        if isinstance(self.task, Text) and self.method.readout == "left" and prompt is None:
+            prompt = ""  # the first token must be given: no slot is to its left
+        examples = problems_of(self.task, self.net.mask_id, prompt, known, num_samples, seed)
+        decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
+        samples = decoded.samples
+        rows = list(zip(samples, examples.lengths.tolist(), strict=True))
+        valid = None
+        if isinstance(self.task, Task):
+            valid = np.array([not errors_of(self.task, *row) for row in rows], np.bool_)
+        return Samples(
+            samples,
+            [self.task.decode(sample[:length]) for sample, length in rows],
+            valid,
+            decoded.generated.processed.cpu().numpy(),
+            decoded.generated.order.cpu().numpy(),
+            decoded.generated.forward_passes,
+            is_off_distribution(self.method, decoding.latents),
+        )
+
+    def evaluate(self, *, evaluator: str | None = None, **settings: Any) -> ResultTable:
+        """Return the rows of `evaluate`, one per number of latent tokens.
+
+        Args:
+            evaluator: the evaluator model of generated text, by default trigrams of `data`.
+            **settings: any field of `EvalConfig`.
+
+        Raises:
+            ValueError: as `evaluate`.
+
+        Example:
+            >>> results = load("sudoku-6-scdm").evaluate(latents=(0, 4), candidates=4, num_samples=8)
+            >>> [row["latents"] for row in results.rows]
+            [0, 4]
+        """
+        config = changed(EvalConfig(), settings)
+        order = order_for(self.method, self.task, config)
+        check_counts(self.method, order, config.latents or (), config.candidates, config.latent_policy)
+        if isinstance(self.task, Text):
+            judge_model = judge_of(evaluator, config, self.task, device_of(self.net))
+            rows = evaluate_text(self.net, self.task, config, judge_model)
+        elif evaluator is not None:
+            raise ValueError(
+                f"evaluator={evaluator}: is for text, and {self.task.name} has a verifier. Leave it out."
+            )
+        else:
+            rows = evaluate(self.net, cast(Task, self.task), config)
+        title = f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
+        return ResultTable(rows, title)
+
+    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
+        """Write a model directory with its card (`Transformer.save_pretrained`).
+
+        Args:
+            folder: the directory. A model in it is replaced.
+            **options: as those of `Transformer.save_pretrained`.
+
+        Example:
+            model.save_pretrained("models/six", license="mit")
+        """
+        save_pretrained(self.net, folder, **options)
+
+    def push_to_hub(self, name: str, **options: Any) -> str:
+        """Save the model as OWNER/NAME on the Hugging Face Hub (`Transformer.push_to_hub`).
+
+        Args:
+            name: OWNER/NAME on the hub.
+            **options: as those of `Transformer.push_to_hub`.
+
+        Returns:
+            The address of the commit.
+
+        Example:
+            model.push_to_hub("me/six", private=True)
+        """
+        return push_to_hub(self.net, name, **options)
+
+    def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:
+        """Return the `Decoding` and the seed of settings by name.
+
+        Raises:
+            ValueError: a setting is unknown, out of range, or not supported by the method.
+        """
+        for name in settings:
+            check_choice("setting", name, FOR_SAMPLING)
+        functions = {name: settings[name] for name in settings.keys() & FUNCTIONS if callable(settings[name])}
+        named = {name: value for name, value in settings.items() if name not in functions}
+        if "confidence" in named:
+            raise ValueError(f"confidence={named['confidence']}: must be a function. Use order='margin'.")
+        config = SamplingConfig(**named)
+        decoding = decoding_for(self.method, self.task, config)
+        order = order_for(self.method, self.task, config)
+        latents = functions.get("latents", config.latents)
+        check_counts(self.method, order, [latents], config.candidates, config.latent_policy)
+        policy = EvalConfig(
+            latent_policy=config.latent_policy, seed=config.seed, off_distribution=config.off_distribution
+        )
+        check_policy(self.method, policy)
+        decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
+        return replace(decoding, **functions), config.seed
+
+
+def load(
+    folder_or_name: str | Path,
+    *,
+    task: str | Language | None = None,
+    method: str | None = None,
+    base: str | Path | None = None,
+) -> Model:
+    """Return the model of a directory, a bundled model, or a model of the Hugging Face Hub, OWNER/NAME.
+
+    It is in eval mode, on the fastest device available.
+
+    Args:
+        folder_or_name: the directory or name.
+        task: the task that it learned, if that is your own: an object, or module:Name. None: the one that the
+            directory names.
+        method: its method, if that has functions of your own, as module:name. None: the one of the directory.
+        base: the model that a LoRA adapter belongs to, as for `from_pretrained`.
+
+    Raises:
+        ValueError: as `from_pretrained`, or the task is not one of this version.
+
+    Example:
+        >>> model = load("sudoku-6-scdm")
+        >>> model.task.name
+        'sudoku-6'
+    """
+    folder = find(folder_or_name)
+    net = model_of(folder, method, base)
+    if task is None or isinstance(task, str):
+        learned: Language = learned_task(folder, task)
+    else:
+        check_instance(task)
+        check_learned(task.name, task, folder)
+        learned = task
+    return Model(net, net.method, learned, folder)
+
+
+def train(
+    task: str | Language, method: str | Method, *, net: nn.Module | None = None, **settings: Any
+) -> Model:
+    """Train a model with `fit`, and return it.
+
+    Args:
+        task: the name of a task, or your own.
+        method: the name of a method, or your own.
+        net: your own network, which is trained in place. It needs `out`.
+        **settings: any field of `TrainConfig` (`steps=600`, `size="tiny"`, `start="runs/other"`).
+
+    Raises:
+        ValueError: as `fit`.
+
+    Example:
+        mine = train("sudoku-4", "scdm", steps=600)
+        print(mine.generate(num_samples=100, latents="all").valid.mean())
+    """
+    if not isinstance(task, str) and not isinstance(getattr(task, "name", None), str):
+        raise ValueError(f"task={task!r}: must be a task, or its name like 'sudoku-4'")
+    if not isinstance(method, str | Method):
+        raise ValueError(f"method={method!r}: must be a method, or its name like 'scdm'")
+    task_name = task if isinstance(task, str) else task.name
+    method_name = method if isinstance(method, str) else name_of(method)
+    check_settings(TrainConfig, settings)
+    config = TrainConfig(task_name, method_name, **settings)
+    own_task = None if isinstance(task, str) else task
+    own_method = None if isinstance(method, str) else method
+    folder = fit(config, own_method, net=net, task=own_task)
+    # The task of another name is that of the directory, with the settings of its data set.
+    typed = task if own_task is not None or is_dotted(task_name) else None
+    if net is None:
+        return load(folder, task=typed)
+    trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
+    learned = learned_task(folder, typed) if typed is None or isinstance(typed, str) else typed
+    return Model(trained, trained.method, learned, folder)

@@ -1,1 +1,0 @@
-"""Countdown: arithmetic puzzles, their search and their notation."""

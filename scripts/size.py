@@ -2,6 +2,7 @@
 
     python scripts/size.py                        # a table, in 20 seconds
     python scripts/size.py --json                 # the same numbers as one JSON object
+    python scripts/size.py --files                # the files executed, as CONTRIBUTING.md lists them
 
 * A line of code has a token that is not a comment, outside the docstrings of modules, classes and functions.
 * A guard is a function named check_*, a function that only raises, an `assert`, or an `except` or an `if`
@@ -170,7 +171,7 @@ def executed(action):
     def trace(frame, event, argument):
         path = frame.f_code.co_filename
         if path.startswith(str(ROOT / "src")) and not path.endswith("__init__.py"):
-            files.add(path)
+            files.add(path.removeprefix(f"{ROOT}/src/latent_tokens/"))
 
     threading.settrace(trace)  # a thread of its own draws the batches
     sys.settrace(trace)
@@ -183,7 +184,7 @@ def executed(action):
 
 
 def trace_all(folder):
-    """Return the numbers of files executed, by key of ROWS. Models are written to a directory."""
+    """Return the files executed, by key of ROWS. Models are written to a directory."""
     sys.path.insert(0, str(ROOT / "src"))
     import torch
 
@@ -215,7 +216,7 @@ def trace_all(folder):
         recipes = function_in("latent_tokens/paper", "recipes")("table-1", "smoke", out)
         function_in("latent_tokens/paper", "run")(recipes[:1], out / "rows.jsonl")
 
-    numbers = {}
+    traced = {}
     for key, action in {
         "training": training,
         "reference": lambda files: function_in("latent_tokens/core", "generate")(*request),
@@ -224,8 +225,8 @@ def trace_all(folder):
     }.items():
         print(f"tracing: {key}", file=sys.stderr)
         action(set())
-        numbers[key] = len(executed(action))
-    return numbers
+        traced[key] = sorted(executed(action))
+    return traced
 
 
 def main():
@@ -234,11 +235,17 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    as_json = parser.parse_args().json
+    parser.add_argument("--files", action="store_true", help="print the files executed, as JSON")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        numbers = {key: round(number, 1) for key, number in (count(ROOT) | trace_all(folder)).items()}
-    if as_json:
-        print(json.dumps({key: numbers[key] for key, *_ in ROWS}, indent=2))
+        traced = trace_all(folder)
+    if arguments.files:
+        print(json.dumps(traced, indent=2))
+        return
+    counts = count(ROOT) | {key: len(files) for key, files in traced.items()}
+    numbers = {key: round(counts[key], 1) for key, *_ in ROWS}
+    if arguments.json:
+        print(json.dumps(numbers, indent=2))
         return
     print(f"{'':40}{'now':>8}{'0.2.0':>8}{'budget':>8}")
     for key, label, before, budget in ROWS:

@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from helpers.tiny_models import DECODERS, VOCAB, WITH_WINDOW, tiny_model
-from latent_tokens import METHODS, Decoding, HuggingFaceDenoiser, generate, left_to_right, log_likelihood
+from latent_tokens import (
+    METHODS,
+    Decoding,
+    HuggingFaceDenoiser,
+    entropy,
+    generate,
+    left_to_right,
+    log_likelihood,
+    margin,
+    top_prob,
+)
 from latent_tokens.core import sampling
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.state import start
@@ -73,6 +83,21 @@ def test_cache_equals_reference_for_any_decoding(name):
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_cache_equals_reference_for_arm(family):
     check_equal(denoiser(family, METHODS["arm"]), METHODS["arm"], Decoding(1))
+
+
+@pytest.mark.parametrize("name", ["esolm", "scdm", "mdm"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])  # rotary and learned positions
+@pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
+def test_sample_is_the_same_alone_and_in_a_batch(family, name, confidence):
+    """Nothing is given, so that candidates are equal up to rounding."""
+    method = METHODS[name]
+    net, decoding = denoiser(family, method).eval(), Decoding(8, confidence=confidence)
+    nothing = torch.zeros(6, LENGTH, dtype=torch.bool)
+    together = generate(net, method, nothing.long(), nothing, decoding, 3)
+    for row in range(6):
+        alone = generate(net, method, nothing[:1].long(), nothing[:1], decoding, 3, rows=torch.tensor([row]))
+        assert torch.equal(alone.tokens[0], together.tokens[row])
+        assert torch.equal(alone.order[0], together.order[row])
 
 
 def widths_of(net):

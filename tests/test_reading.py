@@ -1,4 +1,4 @@
-"""How to read the code: the lists of CONTRIBUTING.md are those of the files executed, and its answers exist."""
+"""How to read the code: CONTRIBUTING.md lists the files that are executed, and its answers exist."""
 
 import ast
 import json

@@ -68,7 +68,7 @@ ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
 INTERNAL = {
     "reference generate": ("sampling.generate", "core.sampling.generate"),
     "read_lines": ("storage.read_lines",),
-    "saved_states": ("state.saved_states", "training.state.saved_states"),
+    "saved_states": ("training.checkpoint.saved_states",),
     "page_with": ("web.page.page_with", "web.trace_page.page_with"),
     "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
     "recipes": ("paper.recipes.recipes", "paper.design.recipes.recipes"),

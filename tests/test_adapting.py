@@ -454,21 +454,6 @@ def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
 
 
 @pytest.mark.slow
-def test_long_run_prints_its_memory_and_time(data, bases, tmp_path, capsys):
-    def stop(stage, step):
-        raise KeyboardInterrupt
-
-    for steps, is_long in ((2, False), (50_000_000, True)):
-        config = lora_config(tmp_path / str(steps), data, bases / "llama", steps=steps)
-        with pytest.raises(KeyboardInterrupt):
-            fit(config, observe=stop)
-        printed = capsys.readouterr()
-        text = printed.out + printed.err
-        assert ("estimate: about 0.00 GB of memory, at least " in text) == is_long
-        assert "(464 trained)" in text
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("mask", "mask_id"), [("258", 258), ("new", BYTES + 3)])
 def test_train_command_adapts_a_model(data, bases, tmp_path, capsys, mask, mask_id):
     run = str(tmp_path / "run")

@@ -1,7 +1,6 @@
 """`precision=auto` follows the instructions of the CPU, and is decided once per run and stored."""
 
 import json
-import re
 import shutil
 from copy import deepcopy
 from dataclasses import replace
@@ -10,16 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from latent_tokens import METHODS, TASKS, EvalConfig, Transformer, evaluate, fit
+from latent_tokens import METHODS, TASKS, EvalConfig, evaluate, fit
 from latent_tokens.bench.bench import default_precisions
 from latent_tokens.bench.selftest import devices
-from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, DemoConfig, TrainConfig
 from latent_tokens.demo import training
-from latent_tokens.evaluation.evaluate import NUM_COMPARED, count_differing_tokens
 from latent_tokens.network.kernels import bf16_is_fast, precision_reason, resolve_precision
-from latent_tokens.sizes import SIZES
-from latent_tokens.tasks import Text, configured
 from latent_tokens.training.checkpoint import saved_states
 from test_training import stop_at, tiny_run
 
@@ -163,45 +158,3 @@ def test_doctor_prints_what_auto_is_and_why(cpu, known, found):
     (finding,) = [finding for finding in devices() if finding.about == "precision"]
     assert finding.verdict == "ok"
     assert finding.found == f"{found}: {precision_reason(CPU)}"
-
-
-def test_evaluate_in_bf16_prints_how_many_tokens_differ(capsys):
-    command = ["evaluate", "sudoku-6-arm", "--num-samples", "3", "--json", "--precision"]
-    assert main([*command, "fp32"]) == 0
-    assert "differ" not in capsys.readouterr().err
-    assert main([*command, "bf16"]) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["precision"] == "bf16"
-    assert re.search(r"^precision bf16: \d+ of 108 tokens of 3 samples differ from fp32$", printed.err, re.M)
-
-
-def test_tokens_that_differ_are_counted(pico):
-    """A network of zeros computes the same in both formats, and a network with large weights does not."""
-    task = TASKS["sudoku-4"]
-    net = deepcopy(pico)
-    net.method = METHODS["scdm"]
-    differing, *counts = count_differing_tokens(net, task, EvalConfig(temperature=1.0))
-    assert counts == [NUM_COMPARED * 16, NUM_COMPARED]
-    assert 0 < differing < counts[0]
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.zero_()
-    assert count_differing_tokens(net, task, EvalConfig(num_samples=5)) == (0, 5 * 16, 5)
-
-
-def test_rounding_of_a_text_with_the_readout_left_is_compared():
-    task = Text(length=8)
-    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
-    net.method = METHODS["mdm-left"]
-    _, decoded, num_samples = count_differing_tokens(net, task, EvalConfig(num_samples=2))
-    assert (decoded, num_samples) == (2 * 7, 2)
-
-
-@pytest.mark.slow
-def test_rounding_is_compared_by_the_protocol():
-    torch.manual_seed(0)
-    task = configured("zebra-3", {"padding": "paper"})
-    net = Transformer(SIZES["pico"], task.vocab_size, task.length)
-    net.method = METHODS["sidm"]
-    by_protocol = count_differing_tokens(net, task, EvalConfig(protocol="paper"))
-    assert by_protocol == count_differing_tokens(net, task, EvalConfig(candidates=8))

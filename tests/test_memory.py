@@ -10,7 +10,6 @@ from helpers.documentation import ROOT
 from latent_tokens import SIZES, TASKS, Size, Transformer, fit
 from latent_tokens.network import memory
 from latent_tokens.network.memory import decoding_rows, training_row_bytes, training_rows
-from latent_tokens.training.estimate import BYTES_TRAINED
 from test_training import rows, tiny_run
 
 NET = Transformer(Size(32, 2, 3), 7, 64)
@@ -31,6 +30,9 @@ def test_max_rows_grow_with_memory_and_shrink_with_length(monkeypatch, constant)
     assert (counts.diff(dim=1) <= 0).all()
     assert (counts[0] == 1).all()
     assert (counts[-1] > 1_000).all()
+
+
+BYTES_TRAINED = 4 * 5  # weight, EMA weight, gradient and two moments of AdamW, in float32
 
 
 def test_memory_table_of_the_page_is_computed():

@@ -50,7 +50,7 @@ def run_evaluate(command: Evaluate) -> int:
 
     from latent_tokens.checkpoints.directory import learned_task, model_of
     from latent_tokens.checkpoints.files import SHIPPED, find
-    from latent_tokens.evaluation.evaluate import count_differing_tokens, evaluate
+    from latent_tokens.evaluation.evaluate import evaluate
     from latent_tokens.evaluation.problems import device_of
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.rows import append_result, judged_by, with_hash
@@ -90,8 +90,6 @@ def run_evaluate(command: Evaluate) -> int:
             rows = evaluate_text(net, task, config, judge, on_row=on_row)
         else:
             rows = evaluate(net, task, config, on_row=on_row)
-    if config.precision == "bf16":
-        print_difference(*count_differing_tokens(net, task, config))
     if not command.json and processes.is_main():
         Console(width=None if sys.stdout.isatty() else 110).print(
             table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
@@ -128,11 +126,3 @@ def tracked(row: Row) -> dict[str, float]:
     if row.get("off_distribution"):
         setting += "-off-distribution"
     return {f"evaluate/{setting}/{name}": value for name, value in values.items()}
-
-
-def print_difference(differing: int, decoded: int, num_samples: int) -> None:
-    """Print how many decoded tokens differ between bf16 and fp32, next to the progress of rank 0."""
-    from latent_tokens.progress import CONSOLE
-
-    share = f"{differing:,} of {decoded:,} tokens of {num_samples} samples differ from fp32"
-    CONSOLE.print(f"precision bf16: {share}", highlight=False, soft_wrap=True)

@@ -22,7 +22,6 @@ from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language, named
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.data import num_train_of
-from latent_tokens.training.estimate import estimate
 from latent_tokens.training.locking import LockedError, locked
 from latent_tokens.training.network import trainable_parameters
 from latent_tokens.training.resume import read_started, resume_config
@@ -154,9 +153,6 @@ def print_plan(run: Run) -> None:
         share = f"{config.steps / config.anneal:.0%}"
         note = f"anneal={config.anneal} is more than steps={config.steps}: the attention ends {share} open"
         CONSOLE.print(note, highlight=False, soft_wrap=True)
-    estimated = estimate(run)
-    if estimated is not None:
-        CONSOLE.print(f"estimate: {estimated}", highlight=False, soft_wrap=True)
 
 
 def in_millions(count: int) -> str:

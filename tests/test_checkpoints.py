@@ -4,13 +4,10 @@ import io
 import json
 import os
 import pickle
-import re
-import resource
+import subprocess
+import sys
 import zipfile
-from collections import OrderedDict
-from contextlib import suppress
 from copy import deepcopy
-from functools import partial
 
 import pytest
 import torch
@@ -19,9 +16,7 @@ from tokenizers import Tokenizer, models
 
 from helpers.published_network import Published, lightning
 from latent_tokens import from_pretrained
-from latent_tokens.checkpoints import torchfile
-from latent_tokens.checkpoints.published import BUFFER, import_checkpoint
-from latent_tokens.checkpoints.torchfile import Inert, is_plain_tensor, read_torch, rehearse
+from latent_tokens.checkpoints.published import BUFFER, Inert, import_checkpoint, read_torch
 from latent_tokens.cli import main
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.layout import Layout
@@ -136,7 +131,6 @@ def test_the_method_is_that_of_the_files_own_settings(net, tmp_path, mode, name)
 def test_other_objects_become_stubs_that_do_nothing(file):
     content = read_torch(file)["hyper_parameters"]
     assert all(isinstance(content[name], Inert) for name in ("config", "tokenizer"))
-    assert content["config"].name == "omegaconf.dictconfig.DictConfig"
 
 
 def test_wrapper_prefixes_are_removed_and_skips_are_named(net, tmp_path, capsys):
@@ -224,102 +218,27 @@ def test_checkpoint_file_executes_nothing(net, tmp_path):
         Evil(eval, f"open({str(mark)!r}, 'w')"),
         Evil(getattr, "a", "upper"),
         Evil(pickle.loads, nested),
+        Evil(frozenset, (1,)),
     ):
-        torch.save({**lightning(net, list(net.parameters())), "callbacks": evil}, tmp_path / "evil.ckpt")
-        with pytest.raises(
-            ValueError,
-            match=r"refused, it asks for (posix\.system|\w+\.eval|\w+\.getattr|_?pickle\.loads), which is "
-            r"not a plain value",
-        ):
+        torch.save({**lightning(net, list(net.parameters())), "state_dict": evil}, tmp_path / "evil.ckpt")
+        with pytest.raises(ValueError, match=r"posix|no state_dict of tensors") as error:
             import_checkpoint(tmp_path / "evil.ckpt")
+        assert "\n" not in str(error.value)
     assert not mark.exists()
 
 
-def test_other_plain_types_are_not_made_either(tmp_path):
-    torch.save(Evil(frozenset, (1,)), tmp_path / "a.pt")
-    assert read_torch(tmp_path / "a.pt").args == ((1,),)
+WITHOUT_PACKAGES = """
+import sys
+sys.modules |= dict.fromkeys(("omegaconf", "transformers", "tokenizers", "lightning"))
+from pathlib import Path
+from latent_tokens.checkpoints.published import import_checkpoint
+print(import_checkpoint(Path(sys.argv[1]))[1].settings["diffusion_attn_mode"])
+"""
 
 
-STORAGE = b"ctorch\nFloatStorage\n"
-DATA = b"(X\x07\x00\x00\x00storage" + STORAGE + b"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ"
-PRIME = (1 << 61) - 1  # the integers that it divides have the hash 0
-
-
-def chained_dicts(count):
-    """One list of pairs, passed to OrderedDict again and again: each call copies all of it."""
-    pairs = b"".join(b"M" + i.to_bytes(2, "little") + b"N\x86" for i in range(count))
-    return b"(ccollections\nOrderedDict\nq\x00]q\x01(" + pairs + b"e](" + b"h\x00h\x01\x85R" * count + b"et."
-
-
-def colliding_keys(count):
-    """A dict whose keys are tuples of one hash: each is compared with all before it."""
-    return (
-        b"}("
-        + b"".join(b"\x8a\x0a" + (i * PRIME).to_bytes(10, "little") + b"\x85N" for i in range(1, count))
-        + b"u."
-    )
-
-
-SMALL_AND_HARMFUL = {
-    "tuples in tuples": (
-        b"})" + b"\x85" * 200_000 + b"K\x01s.",
-        r"reading it ends the process \(SIGSEGV\)|corrupt",
-    ),
-    "one list made into many dicts": (
-        chained_dicts(20_000),
-        "more than 5[0-9][0-9] MB of memory",
-    ),
-    "keys that fall together": (colliding_keys(45_000), "more than 3 seconds"),
-    "a large bytearray": (
-        b"cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x02\x85R.",
-        "more than 5[0-9][0-9] MB of memory",
-    ),
-    "many classes": (
-        b"(" + b"".join(b"ctyping\nx%d\n" % i for i in range(999)) + b"t.",
-        "more than 256 classes",
-    ),
-    "modules of torch": (b"ctorch\n_inductor\n.", r"asks for torch\._inductor"),
-    "a storage of no type": (b"(X\x07\x00\x00\x00storageNX\x01\x00\x00\x000NK\x04tQ.", "corrupt"),
-    "nothing": (b"N.", "no state_dict of tensors"),
-}
-
-
-@pytest.mark.parametrize("name", SMALL_AND_HARMFUL)
-def test_a_small_file_does_no_great_harm(file, name, monkeypatch):
-    content, message = SMALL_AND_HARMFUL[name]
-    if "memory" in message:  # on a busy machine the limit of processor time could come first
-        monkeypatch.setattr(torchfile, "rehearse", partial(rehearse, seconds=60))
-    file.write_bytes(rewritten(file, "data.pkl", b"\x80\x02" + content))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ValueError, match=message) as error:
-        import_checkpoint(file)
-    assert "\n" not in str(error.value)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KB
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_000_000 + before
-
-
-def test_tensors_that_share_one_part_of_a_file_are_refused(net, tmp_path):
-    content = lightning(net, list(net.parameters()))
-    names = [name for name in content["state_dict"] if name.startswith("backbone.blocks.0.")]
-    for block in range(2, 200):
-        content["state_dict"] |= {
-            name.replace(".0.", f".{block}.", 1): content["state_dict"][name] for name in names
-        }
-    content["hyper_parameters"]["config"].model.update({"n_blocks": 200})
-    torch.save(content, tmp_path / "a.ckpt")
-    with pytest.raises(ValueError, match="more than twice those of the file"):
-        import_checkpoint(tmp_path / "a.ckpt", "raw")
-
-
-def test_settings_that_stand_for_many_are_not_spelt_out(net, tmp_path):
-    inner = [1]
-    for _ in range(28):
-        inner = [inner, inner]
-    torch.save(
-        {**lightning(net, list(net.parameters())), "hyper_parameters": {"config": inner}}, tmp_path / "a.ckpt"
-    )
-    with pytest.raises(ValueError, match="more than 100,000"):
-        import_checkpoint(tmp_path / "a.ckpt")
+def test_a_checkpoint_opens_without_the_packages_of_its_classes(file):
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PACKAGES, file], capture_output=True, check=False)
+    assert done.stdout == b"causal\n", done.stderr
 
 
 def altered(change, net):
@@ -374,7 +293,7 @@ WRONG = {
     ),
     "no settings": (
         lambda content: content.pop("hyper_parameters"),
-        "n_heads=None in its settings: must be a whole number from 1 to 1,024",
+        "n_heads=None in its settings: must be a whole number from 1 to 32",
     ),
     "no method": (
         lambda content: algo(content).update({"diffusion_attn_mode": None, "name": "mine"}),
@@ -382,7 +301,7 @@ WRONG = {
     ),
     "a list for a method": (
         lambda content: algo(content).update({"diffusion_attn_mode": ["causal"]}),
-        "diffusion_attn_mode=.'causal'.: must be one of",
+        "diffusion_attn_mode=list: must be one of",
     ),
     "extra": (
         lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}),
@@ -394,7 +313,7 @@ WRONG = {
     ),
     "shape": (
         lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(31)),
-        r"blocks.1.norm1.weight is \(31,\): must be \(32,\)",
+        r"blocks.1.norm1.weight is \(31,\) of torch.float32: must be \(32,\)",
     ),
     "whole numbers": (
         lambda content: put(content, "blocks.1.norm1.weight", torch.zeros(32, dtype=torch.int64)),
@@ -455,62 +374,30 @@ def test_file_that_is_not_a_checkpoint_is_refused_in_one_line(net, tmp_path, nam
     assert "\n" not in str(error.value)
 
 
-def rewritten(file, name, content, compression=zipfile.ZIP_STORED):
+def rewritten(file, name, content):
     """The zip file with one record changed."""
     made = io.BytesIO()
-    with zipfile.ZipFile(file) as old, zipfile.ZipFile(made, "w", compression) as new:
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(made, "w") as new:
         for info in old.infolist():
             new.writestr(info.filename, content if info.filename.endswith(name) else old.read(info))
     return made.getvalue()
 
 
 DAMAGED = {
-    "no zip": (lambda file: b"hello", "not a zip file"),
-    "cut": (lambda file: file.read_bytes()[:-200], "not a zip file"),
-    "compressed": (lambda file: rewritten(file, "/x", b"", zipfile.ZIP_DEFLATED), "is compressed"),
-    "pickle cut": (lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"), "corrupt"),
-    "short record": (lambda file: rewritten(file, "data/40", b"1234"), "corrupt|refused|no state_dict"),
-    "big-endian": (lambda file: rewritten(file, "byteorder", b"big"), "big-endian"),
+    "no zip": lambda file: b"hello",
+    "cut": lambda file: file.read_bytes()[:-200],
+    "pickle cut": lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"),
+    "no pickle": lambda file: rewritten(file, "data.pkl", b""),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_file_is_refused_in_one_line(file, name):
-    change, message = DAMAGED[name]
-    file.write_bytes(change(file))
-    with pytest.raises(ValueError, match=re.compile(message)) as error:
+    file.write_bytes(DAMAGED[name](file))
+    with pytest.raises(ValueError, match=r"corrupt, or not written by torch.save \(.+\)\. Download") as error:
         import_checkpoint(file)
     assert str(file) in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("offset", "size", "stride"),
-    [
-        (0, (5,), (1,)),
-        (1, (4,), (1,)),
-        (0, (2, 2), (3, 1)),
-        (-1, (2,), (1,)),
-        (0, (1 << 20, 1 << 20), (0, 0)),
-    ],
-)
-def test_a_tensor_that_reaches_beyond_its_record_is_refused(tmp_path, offset, size, stride):
-    storage = torch.zeros(4).untyped_storage()
-
-    class Beyond:
-        def __reduce__(self):
-            return torch._utils._rebuild_tensor_v2, (
-                torch.storage.TypedStorage(wrap_storage=storage, dtype=torch.float32, _internal=True),
-                offset,
-                size,
-                stride,
-                False,
-                OrderedDict(),
-            )
-
-    torch.save(Beyond(), tmp_path / "a.pt")
-    with suppress(ValueError):  # torch itself refuses most of them
-        assert not is_plain_tensor(read_torch(tmp_path / "a.pt"))
 
 
 def test_tensors_come_back_whatever_their_type_and_view(tmp_path):

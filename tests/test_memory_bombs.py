@@ -4,14 +4,12 @@ import io
 import json
 import pickle
 import resource
-import time
 from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from helpers.hostile import GROWING
-from latent_tokens.checkpoints.torchfile import rehearse
 from latent_tokens.tasks.readers.pickles import read_plain_pickle
 from latent_tokens.tasks.text.tokenizer import MOST_GROWTH, read_tokenizer
 
@@ -127,21 +125,3 @@ def test_a_regex_that_panics_is_refused_in_one_line(tmp_path):
     ) as error:
         tokenizer.encode(["x" * 40])
     assert "\n" not in str(error.value)
-
-
-def test_rehearse_limits_memory_and_time_and_passes_messages_on():
-    def spin():
-        while True:
-            time.perf_counter()
-
-    def refuse():
-        raise ValueError("a reason\nand more")
-
-    rehearse(lambda: bytearray(1 << 20))
-    for call, message in (
-        (lambda: bytearray(2 << 30), "more than 512 MB of memory"),
-        (spin, "more than 1 seconds"),
-        (refuse, "^a reason$"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            rehearse(call, seconds=1)

@@ -1,128 +1,250 @@
-"""make fuzz: every reader must refuse bad input in one line, quickly and in little memory, unexecuted.
+"""make fuzz: every reader refuses damaged input in one line, and executes nothing in it.
 
-    python -m faults.fuzz                               more than 2,000 inputs for each reader: minutes
-    python -m faults.fuzz --list                        the readers, their seeds, changes and hostile inputs
-    python -m faults.fuzz --replay FILE --reader NAME   one input again
-
-Exit code 1 on a finding.
+    python -m faults.fuzz                           2,000 inputs for each reader: minutes
+    python -m faults.fuzz --reader ckpt --only 17   one input again
+The same seed makes the same inputs. Another error, a crash, a hang, or a call that a file made is a wrong
+result, and the exit code is 1. Memory is not limited.
 """
 
 import argparse
+import io
+import json
 import os
 import shutil
+import signal
 import sys
-import time
-from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from multiprocessing import RawArray
 from pathlib import Path
-from tempfile import mkdtemp
+from random import Random
+from tempfile import TemporaryDirectory
 
-from faults.archives import CHANGES, TEXT_CHANGES
-from faults.commands import COMMANDS, placed
-from faults.corruptions import BYTE_CHANGES, JSON_CHANGES
-from faults.readers import BY_NAME, READERS
-from faults.seeds import Fixtures, in_memory, tiny_networks, unpacked
-from faults.workers import run_all
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch.optim.swa_utils import AveragedModel
 
-OUT = Path("runs/fuzz")
+from helpers.hostile import GROWING, OFFSETS, changed
+from helpers.published_network import Published, lightning
+from helpers.valid_files import files, puzzle_files, save_model, written
+from latent_tokens import TASKS, Transformer, cli, fit, load_data
+from latent_tokens.storage import read_lines
+from latent_tokens.tasks import Text
+from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.text.tokenizer import read_tokenizer
+from latent_tokens.training.checkpoint import discard_after, load_state
+from latent_tokens.training.step import ema_update
+from test_training import tiny_run
+
+SECONDS = 20  # after which an input counts as a hang
+SENTENCE = "The latent cells of row {} are open; the known ones, in box 3, are not.\n\n"
+COMMANDS = (
+    "data sudoku-4 --num-train 4 --num-validation 2 --num-test 2 --seed 1 --processes 1 --out {out}",
+    "data countdown-3 --targets 10 30 --num-train 2 --num-validation 1 --num-test 1 --out {out}",
+    "train sudoku-4 scdm --size pico --steps 1 --batch-size 2 --lr 0.001 --data {data} --out {out}",
+    "evaluate {model} --latents 0 4 all --candidates 4 --order margin --num-samples 2 --json --out {out}",
+    "sample {model} --num-samples 1 --latents 2 --tokens-per-step 2 --order entropy --json",
+    "solve 1............... --run {model} --latents 2 --candidates 3 --attempts 2 --seed 3",
+)
+
+# Readers: functions of a directory with the input. What they write goes to `out` next to it.
 
 
-def drill(readers=READERS, count=100, seed=0, processes=1, out=OUT, tell=lambda text: None, only=None):
-    """Return a result per reader of `count` inputs times its share, or of the input `only`. Save findings."""
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    folder = Path(mkdtemp(prefix="fuzz-", dir=in_memory()))
+def command(*arguments):
+    """Run a command. Raise ValueError with its line if it is refused."""
+    errors = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(errors):
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as stop:  # --help
+            code = stop.code
+    lines = [line for line in errors.getvalue().splitlines() if line.startswith("latent-tokens: ")]
+    assert code in (0, 1, 2), errors.getvalue()
+    assert len(lines) == (code == 2), errors.getvalue()
+    if lines:
+        raise ValueError(lines[0])
+
+
+def read_puzzles(task, folder):
+    (path,) = folder.iterdir()
+    TASKS[task].splits(read_source(TASKS[task], path, skip_bad=path.stat().st_size % 2 == 0)[0])
+
+
+def read_data(folder):
+    task, splits = load_data(folder)
+    for examples in splits.values():
+        task.decode(examples.tokens[0])
+
+
+def read_tokens(folder):
+    coder = read_tokenizer(str(folder))
+    coder.decode([*coder.encode(["The latent cells are open: 12 of 3.\r\n"])[0].tolist(), coder.end])
+
+
+def read_checkpoint(folder):
+    net = Transformer("pico", TASKS["sudoku-4"].vocab_size, 16)
+    average = AveragedModel(net, multi_avg_fn=ema_update(0.9))
+    state = load_state(folder, net, average, torch.optim.AdamW(net.parameters()))
+    read_lines(folder / "metrics.jsonl")
+    discard_after(folder, state.step, keep=2)
+
+
+def readers(home):
+    """Return (valid inputs, the call) of each reader by name. Everything is written below `home`."""
+    out, run, data, text = home / "out", home / "run", home / "sudoku-4", home / "text" / "a.txt"
+    sentences = written(text, lambda path: path.write_text("".join(map(SENTENCE.format, range(99)))))
+    for task in ("sudoku-4", "countdown-3", "zebra-3"):
+        sizes = ("--num-train", 6, "--num-validation", 2, "--num-test", 2, "--processes", 1)
+        command("data", task, *sizes, "--out", home / task)
+    as_text = ("--length", 16, "--tokenizer", "bpe:300", "--out")
+    command("data", "text", "--source", text, *as_text, home / "tokens")
+    model = save_model(home / "model", "scdm", TASKS["sudoku-4"])
+    texts = save_model(home / "texts", "esolm", Text(16, "tokenizer.json", home / "tokens"))
+    fit(tiny_run(run, steps=2, save_every=1))
+    net = Published(width=8, heads=2, layers=1, cond=2, vocab=9, waves=2)
+    content = lightning(net, [*net.parameters()])
+    weights = {name: weight.contiguous() for name, weight in content["state_dict"].items()}
+    published = written(home / "published" / "model.safetensors", lambda path: save_file(weights, path))
+    published[0]["config.json"] = b'{"n_heads": 2, "model_length": 16, "model_type": "mdlm", "n_blocks": 1}'
+    lines = [line.format(out=out, model=model, data=data).split() for line in COMMANDS]
+    puzzles = {
+        f"{task} {name}": (inputs, partial(read_puzzles, task))
+        for (task, name), inputs in puzzle_files(home).items()
+    }
+    return puzzles | {
+        "ckpt": (
+            written(home / "ckpt" / "last.ckpt", partial(torch.save, content)),
+            lambda folder: command("import", folder / "last.ckpt", out),
+        ),
+        "published folder": (published, lambda folder: command("import", folder, out)),
+        "model folder": (
+            files(model, texts),
+            lambda folder: command("sample", folder, "--num-samples", 1, "--json"),
+        ),
+        "data folder": (files(data, home / "countdown-3", home / "zebra-3", home / "tokens"), read_data),
+        "text": (
+            sentences,
+            lambda folder: command("data", "text", "--source", folder / text.name, *as_text, out),
+        ),
+        "tokenizer": ([{"tokenizer.json": files(home / "tokens")[0]["tokenizer.json"]}], read_tokens),
+        "checkpoint": (files(run), read_checkpoint),
+        "run folder": (
+            files(run),
+            lambda folder: fit(tiny_run(folder, steps=2, save_every=1, resume="auto")),
+        ),
+        "puzzle": (
+            [{"a.txt": b"1..............."}],
+            lambda folder: command("solve", os.fsdecode((folder / "a.txt").read_bytes()), f"--run={model}"),
+        ),
+        "commands": (
+            [{"arguments": json.dumps(line).encode()} for line in lines],
+            lambda folder: command(*json.loads((folder / "arguments").read_bytes())),
+        ),
+    }
+
+
+def attempt(case, read, home):
+    """Return what becomes of an input: accepted, refused, or what is wrong."""
+    folder, mark = home / "case", home / "mark"
+    for path in (folder, home / "out"):
+        shutil.rmtree(path, ignore_errors=True)
+    folder.mkdir()
+    for name, content in case.items():
+        (folder / name).write_bytes(content)
+    os.environ["MARK"] = str(mark)
+    signal.alarm(SECONDS)
     try:
-        with tiny_networks():
-            fixtures = Fixtures(folder / "fixtures")
-            placed(" ".join(COMMANDS).split(), folder, fixtures)
-            jobs = [
-                (r, r.seeds(fixtures), fixtures, int(count * r.share), seed, out.absolute(), only)
-                for r in readers
-            ]
-            longest_first = sorted(jobs, key=lambda job: -job[3])
-            results = {result.reader: result for result in run_all(longest_first, processes, tell)}
-        return [results[reader.name] for reader in readers]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            read(folder)
+        result = "accepted"
+    except (ValueError, OSError) as error:
+        is_line = bool(str(error)) and "\n" not in str(error)
+        result = "refused" if is_line else f"not one line: {str(error)!r}"
+    except BaseException as error:
+        result = f"{type(error).__name__}: {error!s:.300}"
+    signal.alarm(0)
+    return "executed" if mark.exists() else result
 
 
-def replay(file, name, out=OUT):
-    """Return the result of a reader on one input that was saved."""
-    return drill([BY_NAME[name]], 1, out=out, only=unpacked(file))[0]
+def read_all(name, inputs, read, home):
+    """Return the numbers of accepted and refused inputs (number, input, must be refused), and what is wrong.
+
+    They are read in another process, which starts again after one that ended it.
+    """
+    counts, wrong = RawArray("i", 3), home / "wrong"  # the inputs that were begun, accepted and refused
+    wrong.write_text("")
+
+    def note(number, result):
+        with wrong.open("a") as file:
+            file.write(f"WRONG: {name}, input {number}: {result}\n")
+
+    while counts[0] < len(inputs):
+        pid = os.fork()
+        if not pid:
+            for number, case, must_fail in inputs[counts[0] :]:
+                counts[0] += 1
+                result = attempt(case(), read, home)
+                counts[1] += result == "accepted"
+                counts[2] += result == "refused"
+                if result != "refused" and (must_fail or result != "accepted"):
+                    note(number, result)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code:
+            note(inputs[counts[0] - 1][0], f"ends the process ({code})")
+    return counts[1], counts[2], wrong.read_text()
 
 
-def table(results):
-    """Return the results as a table."""
-    row = "{:<18}{:>8}{:>22}{:>10}{:>9}{:>12}{:>9}{:>7}".format
-    heads = ("reader", "inputs", "past the first check", "accepted", "refused", "slowest ms", "peak MB")
-    lines = [row(*heads, "found")]
-    totals = Counter()
-    for name, counts, found in results:
-        totals.update(counts, found=len(found))
-        share = f"{counts['past'] / max(1, counts['tried']):.0%}"
-        tried, *rest = (f"{counts[n]:,.0f}" for n in ("tried", "accepted", "refused", "slowest", "peak"))
-        lines.append(row(name, tried, share, *rest, len(found)))
-    tried, accepted, refused = (f"{totals[name]:,.0f}" for name in ("tried", "accepted", "refused"))
-    outcome = f"{accepted} accepted, {refused} refused in one line, {totals['found']} found"
-    return "\n".join([*lines, f"{tried} inputs: {outcome}"])
+def inputs_of(name, cases, count, seed):
+    """Return the inputs of a reader: hostile ones first, then changes of valid ones."""
+    hostile = {"model folder": [{"model.safetensors": content} for content in OFFSETS.values()]}
+    if name == "tokenizer":
+        tokenizer = json.loads(cases[0]["tokenizer.json"])
+        hostile[name] = [
+            {"tokenizer.json": json.dumps(tokenizer | part).encode()} for part in GROWING.values()
+        ]
+
+    def change(number):
+        rng = Random(f"{seed} {name} {number}")
+        return changed(rng, dict(rng.choice(cases)))
+
+    first = [
+        (number, lambda case=case: cases[0] | case, True) for number, case in enumerate(hostile.get(name, []))
+    ]
+    return first + [(number, partial(change, number), False) for number in range(len(first), count)]
 
 
-def findings(results):
-    """Return the findings, each with the file of its smallest input."""
-    return "\n".join(
-        f"\n{result.reader}: {problem} ({about['times']}x)\n  {about['said'].strip()[-600:]}\n  "
-        f"{about['file']} ({about['size']:,} bytes)"
-        for result in results
-        for problem, about in result.found.items()
-    )
-
-
-def listing():
-    """Return the readers with their seeds and hostile inputs, and the changes of each kind of file."""
-    lines = []
-    folder = Path(mkdtemp(prefix="fuzz-", dir=in_memory()))
-    with tiny_networks():
-        fixtures = Fixtures(folder / "fixtures")
-        for reader in READERS:
-            seeds = reader.seeds(fixtures)
-            lines.append(f"{reader.name}: {len(seeds)} seeds, {reader.share:g} times the inputs")
-            lines += [f"{reader.name}: hostile, {name}" for name, _ in reader.hostile(seeds)]
-    shutil.rmtree(folder)
-    for suffix, changes in {**CHANGES, "other": TEXT_CHANGES}.items():
-        lines.append(f".{suffix}: {', '.join(dict.fromkeys(change.__name__ for change in changes))}")
-    return "\n".join([*lines, f"bytes: {', '.join(BYTE_CHANGES)}", f"JSON: {', '.join(JSON_CHANGES)}"])
-
-
-def main():
-    formatter = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__, formatter_class=formatter)
-    parser.add_argument(
-        "--inputs", type=int, default=2_100, help="for a reader; quick ones take twice as many"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same inputs")
-    parser.add_argument("--reader", action="append", choices=BY_NAME, help="only this one; may be repeated")
-    parser.add_argument("--replay", type=Path, help="a file that was kept; name its --reader")
-    parser.add_argument(
-        "--processes", type=int, default=min(2, os.cpu_count() or 1), help="readers at a time"
-    )
-    parser.add_argument("--out", type=Path, default=OUT, help="where inputs with findings are kept")
-    parser.add_argument("--list", action="store_true", help="print the readers and their inputs")
-    asked = parser.parse_args()
-    if asked.replay is not None and len(asked.reader or ()) != 1:
-        parser.error("--replay: name the --reader of the file")
-    if asked.list:
-        print(listing())
-        return 0
-    start = time.perf_counter()
-    if asked.replay is not None:
-        results = [replay(asked.replay, asked.reader[0], asked.out)]
-    else:
-        readers = [BY_NAME[name] for name in asked.reader] if asked.reader else READERS
-        report = lambda text: print(text, flush=True)  # noqa: E731
-        results = drill(readers, asked.inputs, asked.seed, asked.processes, asked.out, report)
-    seconds = time.perf_counter() - start
-    print(findings(results), table(results), f"in {seconds:.0f} s, seed {asked.seed}", sep="\n")
-    return 1 if any(result.found for result in results) else 0
+def main(count, seed, names, only):
+    """Run the readers, print their counts, and return 1 if something is wrong."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    torch.set_num_threads(1)
+    totals = np.zeros(3, int)
+    with TemporaryDirectory(prefix="fuzz-") as folder:
+        home = Path(folder)
+        os.chdir(home)
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            every_reader = readers(home)
+        for name in names or every_reader:
+            cases, read = every_reader[name]
+            for case in cases:
+                result = attempt(case, read, home)
+                assert result == "accepted", f"{name}: a valid input: {result}"
+            inputs = [row for row in inputs_of(name, cases, count, seed) if only in (None, row[0])]
+            accepted, refused, wrong = read_all(name, inputs, read, home)
+            totals += (accepted, refused, wrong.count("WRONG: "))
+            print(f"{wrong}{name}: {accepted} accepted, {refused} refused in one line", flush=True)
+    print(f"inputs {totals.sum():,}, accepted {totals[0]:,}, refused {totals[1]:,}")
+    print(f"wrong results {totals[2]}")
+    return int(totals[2] > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__, formatter_class=formatter)
+    parser.add_argument("--inputs", type=int, default=2_000, help="for each reader")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed makes the same inputs")
+    parser.add_argument("--reader", nargs="*", help="only these")
+    parser.add_argument("--only", type=int, help="the number of one input")
+    asked = parser.parse_args()
+    sys.exit(main(asked.inputs, asked.seed, asked.reader, asked.only))

@@ -1,16 +1,12 @@
 """Small files that ask for gigabytes are refused by a budget: below 1 GB, in seconds, in one line."""
 
-import io
 import json
-import pickle
 import resource
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
 
 from helpers.hostile import GROWING
-from latent_tokens.tasks.readers.pickles import read_plain_pickle
 from latent_tokens.tasks.text.tokenizer import MOST_GROWTH, read_tokenizer
 
 GIGABYTE = 1_000_000  # KB, as the system counts them
@@ -24,49 +20,6 @@ def within_budget():
     after = resource.getrusage(resource.RUSAGE_SELF)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 5
     assert after.ru_maxrss - before.ru_maxrss < GIGABYTE
-
-
-def encoded_again_and_again():
-    """Return a text of 1 MB, encoded 9,000 times."""
-    text = b"X" + (1 << 20).to_bytes(4, "little") + b"x" * (1 << 20)
-    return (
-        b"\x80\x02]q\x00(c_codecs\nencode\nq\x010"
-        + text
-        + b"q\x020"
-        + b"h\x01h\x02X\x06\x00\x00\x00latin1\x86R" * 9_000
-        + b"e."
-    )
-
-
-def scalars_of_one_long_text():
-    """One numpy scalar of a million characters, made 9,000 times of the same bytes."""
-    raw = np.array("x" * 1_000_000)[None].tobytes()
-    head = io.BytesIO()
-    pickler = pickle.Pickler(head, protocol=2)
-    pickler.dump(raw[:0])
-    pieces = b"cnumpy._core.multiarray\nscalar\nq\x010cnumpy\ndtype\nX\x08\x00\x00\x00U1000000\x85Rq\x020"
-    bytes_once = b"B" + len(raw).to_bytes(4, "little") + raw + b"q\x030"
-    return b"\x80\x03](" + pieces + bytes_once + b"h\x01h\x02h\x03\x86R" * 9_000 + b"e."
-
-
-@pytest.mark.parametrize("bomb", [encoded_again_and_again, scalars_of_one_long_text])
-def test_a_text_that_a_pickle_copies_again_and_again_is_refused(bomb):
-    content = bomb()
-    assert len(content) < 5_000_000
-    with (
-        within_budget(),
-        pytest.raises(
-            ValueError, match=r"pickle refused: its texts take more memory than they have in the file"
-        ),
-    ):
-        read_plain_pickle(content)
-
-
-def test_a_pickle_of_many_texts_is_read():
-    texts = [f"text {i}" for i in range(50_000)]
-    assert read_plain_pickle(pickle.dumps(texts, protocol=2)) == texts
-    encoded = [np.str_(text) for text in texts[:2_000]]
-    assert read_plain_pickle(pickle.dumps(encoded, protocol=2)) == texts[:2_000]
 
 
 def tokenizer_file(tmp_path, **parts):

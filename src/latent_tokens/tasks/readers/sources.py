@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeGuard, TypeVar
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from latent_tokens.tasks.base import Task
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.examples import Examples, joined
-from latent_tokens.tasks.readers.pickles import Plain, read_plain_pickle
+from latent_tokens.tasks.readers.pickles import PlainArray, read_plain_pickle
 from latent_tokens.tasks.sudoku.boards import Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.zebra.compact import CompactZebra
@@ -235,27 +235,27 @@ def shah_zebra(task: Zebra | CompactZebra, path: Path) -> Iterator[Record]:
         content = read_plain_pickle(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if not isinstance(content, list):
+    if not isinstance(content, list | tuple):
         raise ValueError(f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]")
     for number, record in enumerate(content):
         yield f"row {number} (from 0)", partial(shah_zebra_row, task, record)
 
 
-def shah_zebra_row(task: Zebra | CompactZebra, record: Plain) -> Examples:
+def shah_zebra_row(task: Zebra | CompactZebra, record: object) -> Examples:
     """Return one example of Shah et al.'s Zebra. The clues come before ANSWER; the table is the answer."""
-    words, table, _ = record if isinstance(record, list) and len(record) == 3 else (None, None, None)
+    words, table, _ = record if isinstance(record, list | tuple) and len(record) == 3 else (None, None, None)
     if not is_text(words) or "ANSWER" not in words:
         raise ValueError("it must be [tokens, table, order], and the tokens text that contains ANSWER")
     return zebra_row(task, words[: words.index("ANSWER")], table)
 
 
-def zebra_row(task: Zebra | CompactZebra, words: list[str], table: Plain) -> Examples:
+def zebra_row(task: Zebra | CompactZebra, words: Sequence[str], table: object) -> Examples:
     """Return one example from clue tokens and a table whose first row numbers the houses."""
-    lists = table.tolist() if isinstance(table, np.ndarray) else table
+    lists = table.array.tolist() if isinstance(table, PlainArray) else table
     if not is_table(lists):
         raise ValueError("its table must be rows of whole numbers")
     numbered, *rows = lists
-    if numbered != list(range(len(numbered))):
+    if list(numbered) != list(range(len(numbered))):
         raise ValueError(f"the first row of its table is {numbered}: it must number the houses from 0")
     return task.example(words, len(numbered), rows)
 
@@ -272,18 +272,18 @@ def zebra_jsonl(task: Zebra | CompactZebra, path: Path) -> Iterator[Record]:
     return json_lines(path, row)
 
 
-def is_table(rows: Plain) -> TypeGuard[list[list[int]]]:
+def is_table(rows: object) -> TypeGuard[Sequence[Sequence[int]]]:
     """Return whether a value is a list of rows of whole numbers, at least one."""
     return (
-        isinstance(rows, list)
+        isinstance(rows, list | tuple)
         and bool(rows)
-        and all(isinstance(row, list) and all(type(value) is int for value in row) for row in rows)
+        and all(isinstance(row, list | tuple) and all(type(value) is int for value in row) for row in rows)
     )
 
 
-def is_text(words: Plain) -> TypeGuard[list[str]]:
+def is_text(words: object) -> TypeGuard[Sequence[str]]:
     """Return whether a value is a list of text."""
-    return isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return isinstance(words, list | tuple) and all(isinstance(word, str) for word in words)
 
 
 def countdown_jsonl(task: Countdown, path: Path) -> Iterator[Record]:

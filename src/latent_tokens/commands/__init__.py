@@ -17,6 +17,7 @@ from latent_tokens.commands.export import Export, run_export
 from latent_tokens.commands.importing import Import, run_import
 from latent_tokens.commands.likelihood import Likelihood, run_likelihood
 from latent_tokens.commands.lm_eval import LmEval, run_lm_eval
+from latent_tokens.commands.page import Page, run_page
 from latent_tokens.commands.reproduce import run_reproduce
 from latent_tokens.commands.results import Results, run_results
 from latent_tokens.commands.sample import Sample, run_sample
@@ -36,6 +37,7 @@ COMMANDS: dict[str, type] = {
     "sample": Sample,
     "solve": Solve,
     "serve": Serve,
+    "page": Page,
     "trace": Trace,
     "demo": DemoConfig,
     "bench": Bench,
@@ -55,6 +57,7 @@ DESCRIPTIONS = {
     "sample": "Draw samples from a model and print them.",
     "solve": "Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.",
     "serve": "Serve the interactive demo: watch models decode puzzles in a browser.",
+    "page": "Write one HTML file in which models decode puzzles in the browser, without a server.",
     "trace": "Record one decode as an HTML page, an animation or a picture.",
     "demo": "Train a 6x6 Sudoku model and plot accuracy against the number of latent tokens.",
     "bench": "Measure the speed of training and decoding on this machine.",
@@ -91,6 +94,7 @@ EXAMPLES = {  # two of each command; "" is the program itself
     ),
     "solve": (f"solve {PUZZLE} --latents all", f"solve {PUZZLE} --latents 4 --candidates 4"),
     "serve": ("serve", "serve runs/four --port 0 --no-open"),
+    "page": ("page --open", "page runs/four sudoku-6-scdm -o four.html"),
     "trace": (
         f"trace sudoku-6-scdm {PUZZLE} --latents all -o trace.html",
         f"trace sudoku-6-scdm {PUZZLE} --latents all --compare 0 --gif trace.gif",
@@ -122,6 +126,7 @@ RUN: dict[type, Callable[[Any], int]] = {
     Sample: run_sample,
     Solve: run_solve,
     Serve: run_serve,
+    Page: run_page,
     Trace: run_trace,
     DemoConfig: run_demo,
     Bench: run_bench,

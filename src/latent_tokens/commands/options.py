@@ -32,7 +32,12 @@ METAVARS = {
     "license": "LICENSE", "host": "HOST", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
 # Of names with two meanings.
-OF_COMMANDS = {("Trace", "out"): "FILE", ("LmEval", "out"): "FILE", ("ReproduceConfig", "runs"): "DIR"}
+OF_COMMANDS = {
+    ("Trace", "out"): "FILE",
+    ("Page", "out"): "FILE",
+    ("LmEval", "out"): "FILE",
+    ("ReproduceConfig", "runs"): "DIR",
+}
 NEW_NAMES = {"judge": "evaluator", "start": "from"}  # the flag of a field, whose name is an alias
 SCALARS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 WORDS = {"N": "a whole number", "X": "a number", "PORT": "a port number"}
@@ -184,7 +189,7 @@ def option_of(command: type, field: dataclasses.Field[Any], hint: Any) -> Option
     flags = [f"--{name.replace('_', '-')}" for name in names]
     if isinstance(default, bool):
         flags.append(f"--no-{flags[0][2:]}")
-    if (command.__name__, field.name) == ("Trace", "out"):
+    if (command.__name__, field.name) in (("Trace", "out"), ("Page", "out")):
         flags.append("-o")
     metavar = OF_COMMANDS.get((command.__name__, field.name)) or metavar_of(field.name, hint)
     positional = default is MISSING or IS_POSITIONAL in annotations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,17 @@ def latents_in_words(latents: int | str, candidates: int | str, is_off_distribut
     if latents == 0:
         return "0 latent tokens"
     return f"{latents} latent token{'' if latents == 1 else 's'} per step, fewer in the last steps"
+
+
+def check_outputs(outputs: Mapping[str, Path | None], replace: bool) -> None:
+    """Raise ValueError if a file cannot be written. `outputs` has the file of each ending, or None."""
+    named = {ending: path for ending, path in outputs.items() if path is not None}
+    for ending, path in named.items():
+        if list(named.values()).count(path) > 1:
+            raise ValueError(f"{path}: is given twice. Choose another name for one of them.")
+        if path.is_dir() or (path.exists() and not replace):
+            raise ValueError(f"{path}: exists. Choose another name, or add --replace.")
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"{path}: its directory does not exist. Create it first.")
+        if path.suffix.lower() != ending:
+            raise ValueError(f"{path}: must end with {ending}. Choose another name.")

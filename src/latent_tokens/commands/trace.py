@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, latents_in_words
+from latent_tokens.commands.shared import OwnCode, check_outputs, latents_in_words
 from latent_tokens.commands.solve import PUZZLE_DEFAULTS, puzzle_text
 from latent_tokens.configs import NumLatents, SamplingConfig
 
@@ -55,11 +55,14 @@ def run_trace(command: Trace) -> int:
     from latent_tokens.web.trace_page import page_with
 
     # Check the names of the files.
-    outputs = [path for path in (command.out, command.gif, command.png) if path is not None]
+    outputs = {".html": command.out, ".gif": command.gif, ".png": command.png}
+    named = [path for path in outputs.values() if path is not None]
+    if not named:
+        raise ValueError(
+            "nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) "
+            "or a picture (--png trace.png)"
+        )
     check_outputs(outputs, command.replace)
-    for path, ending in ((command.out, ".html"), (command.gif, ".gif"), (command.png, ".png")):
-        if path is not None and path.suffix.lower() != ending:
-            raise ValueError(f"{path}: must end with {ending}. Choose another name.")
 
     # Decode, and write the files.
     decodes = decodes_of(command)
@@ -85,24 +88,8 @@ def run_trace(command: Trace) -> int:
         is_off = settings.get("off_distribution", False)
         number = latents_in_words(settings["latents"], settings["candidates"], is_off)
         print(f"{start['model']}: {verdict}, {cost}, {number}")
-    print(*([caption] if caption else []), *outputs, sep="\n")
+    print(*([caption] if caption else []), *named, sep="\n")
     return 0
-
-
-def check_outputs(outputs: list[Path], replace: bool) -> None:
-    """Raise ValueError if there is nothing to write, or a file exists."""
-    if not outputs:
-        raise ValueError(
-            "nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) "
-            "or a picture (--png trace.png)"
-        )
-    for path in outputs:
-        if outputs.count(path) > 1:
-            raise ValueError(f"{path}: is given twice. Choose another name for one of them.")
-        if path.is_dir() or (path.exists() and not replace):
-            raise ValueError(f"{path}: exists. Choose another name, or add --replace.")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"{path}: its directory does not exist. Create it first.")
 
 
 def caption_of(decodes: list[DecodeRequest]) -> str:

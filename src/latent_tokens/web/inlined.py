@@ -21,14 +21,24 @@ SIDES = (4, 6, 9, 16)
 
 def why_recorded(models: Sequence[LoadedModel]) -> str:
     """Return why a page cannot have these models in it, in one sentence, or ""."""
-    for model in models:
-        net = model.net
-        if not TASK.fullmatch(model.task.name) or model.task.length not in [side**2 for side in SIDES]:
-            return "A page decodes with models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only."
-        if type(net) is not Transformer or net.method is None or net.folder is None:
-            return "A page decodes with saved models of the built-in network only."
-        if net.method.attention not in RULES.values() or net.method.order not in ORDERS.values():
-            return "A page decodes with the built-in attention masks and orders only."
+    reasons = [why_not_in_page(model) for model in models]
+    return next(filter(None, [*reasons, why_too_large(models)]), "")
+
+
+def why_not_in_page(model: LoadedModel) -> str:
+    """Return why the engine of the page cannot decode with a model, in one sentence, or ""."""
+    net = model.net
+    if not TASK.fullmatch(model.task.name) or model.task.length not in [side**2 for side in SIDES]:
+        return "A page decodes with models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only."
+    if type(net) is not Transformer or net.method is None or net.folder is None:
+        return "A page decodes with saved models of the built-in network only."
+    if net.method.attention not in RULES.values() or net.method.order not in ORDERS.values():
+        return "A page decodes with the built-in attention masks and orders only."
+    return ""
+
+
+def why_too_large(models: Sequence[LoadedModel]) -> str:
+    """Return why the weights of models do not fit a page, in one sentence, or ""."""
     size = sum({folder: weights_of(folder).stat().st_size for folder in folders_of(models)}.values())
     if size <= MOST_WEIGHTS:
         return ""

@@ -1,4 +1,4 @@
-"""The page of recorded decodes, which `latent-tokens trace` and the demo write as one file."""
+"""The page as one file: with models, or with recorded decodes of `latent-tokens trace` and the demo."""
 
 from __future__ import annotations
 
@@ -10,13 +10,52 @@ from latent_tokens.storage import sha256_of
 from latent_tokens.trace.frozen import PageRecord
 from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 from latent_tokens.web.curves import curves
-from latent_tokens.web.inlined import folders_of, inlined, weights_of, why_recorded
+from latent_tokens.web.inlined import (
+    folders_of,
+    inlined,
+    weights_of,
+    why_not_in_page,
+    why_recorded,
+    why_too_large,
+)
 from latent_tokens.web.model_cache import model_entry
 from latent_tokens.web.page import bundled_record, document_with, with_policy
 from latent_tokens.web.payloads import Example, ModelEntry
 
 MOST_BYTES = 2_000_000  # of the traces in a page
 NO_MODEL = "This file has no model in it."
+
+
+def page_of(models: Sequence[LoadedModel]) -> str:
+    """Return the page that decodes with these models in the browser.
+
+    Args:
+        models: models of different names, the first of which the page opens with.
+
+    Raises:
+        ValueError: the engine cannot decode with a model, or the weights exceed MOST_WEIGHTS.
+    """
+    # Check the models.
+    for model in models:
+        reason = why_not_in_page(model)
+        if reason:
+            raise ValueError(
+                f"{model.name}: {reason} "
+                "Leave it out, or record one decode: latent-tokens trace RUN PUZZLE -o FILE."
+            )
+    reason = why_too_large(models)
+    if reason:
+        names = " ".join(model.name for model in models)
+        raise ValueError(f"{names}: {reason} Name fewer or smaller models.")
+
+    # Put them into the page.
+    contents = {
+        "record": record_of(models),
+        "curves": curves(),
+        "entries": [entry_of(model) for model in models],
+        "weights": {model.name: inlined(model) for model in models},
+    }
+    return with_policy(document_with(contents))
 
 
 def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()) -> str:
@@ -66,11 +105,16 @@ def why_not_repeated(settings: StartSettings) -> str:
 
 def entry_with(model: LoadedModel, start: Start, caption: str) -> ModelEntry:
     """Return the entry of a model, with the recorded puzzle as its first example."""
-    (folder,) = folders_of([model])
-    entry = model_entry(model.name, folder, model.task)
+    entry = entry_of(model)
     cells = ["." if token is None else str(token + 1) for token in start["tokens"]]
     recorded: Example = {"puzzle": " ".join(cells), "label": "the recorded puzzle", "caption": caption}
-    return {**entry, "in_page": True, "examples": [recorded, *entry["examples"]]}
+    return {**entry, "examples": [recorded, *entry["examples"]]}
+
+
+def entry_of(model: LoadedModel) -> ModelEntry:
+    """Return the entry of a model that the page decodes with."""
+    (folder,) = folders_of([model])
+    return {**model_entry(model.name, folder, model.task), "in_page": True}
 
 
 def record_of(models: Sequence[LoadedModel]) -> PageRecord | None:

@@ -1,23 +1,20 @@
-"""The page in a browser: watch, type, compare and measure a decode, and open a trace without a server."""
+"""The page in a browser, as `latent-tokens page` writes it: watch, type and compare decodes."""
 
 import io
 import json
 import re
 import shutil
-import threading
-from functools import partial
-from http.server import ThreadingHTTPServer
 
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
+from helpers.browser import written
 from helpers.page import (
     HOSTILE,
     LAPTOP,
     PHONE,
     SIX,
-    QuietHandler,
     at,
     cell,
     count,
@@ -27,7 +24,6 @@ from helpers.page import (
     marks,
     model,
     screen,
-    serving,
     settings,
     sound,
     turn,
@@ -35,52 +31,35 @@ from helpers.page import (
     verdicts,
     watch,
 )  # fmt: skip
-from latent_tokens import TrainConfig, fit
+from latent_tokens import TASKS, TrainConfig, fit
 from latent_tokens.checkpoints.files import find
+from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.trace.boards import measured
+from latent_tokens.trace.boards import examples, measured
 from latent_tokens.trace.frozen import PAGE_RECORD
 from latent_tokens.trace.record import DecodeRequest, trace
 
 pytestmark = pytest.mark.slow
+TINY = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8, "precision": "fp32"}
 OTHER = "1.....3............2................"
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """Models of the two tasks without a bundled model, hardly trained."""
-    folder = tmp_path_factory.mktemp("runs")
-    tiny = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8, "precision": "fp32"}
-    return [
-        str(fit(TrainConfig(task=task, method="scdm", out=folder / task, **tiny)))
-        for task in ("zebra-3", "countdown-3")
-    ]
+def address(tmp_path_factory):
+    """The tab Watch of a page with a model whose number of latent tokens is fixed."""
+    return f"{written(tmp_path_factory.mktemp('mdm'), 'sudoku-6-scdm', 'sudoku-6-mdm')}#watch"
 
 
 @pytest.fixture(scope="module")
-def address(runs):
-    with serving(["sudoku-6-scdm", "sudoku-6-mdm", *runs]) as found:
-        yield f"{found}#watch"
+def left_to_right(tmp_path_factory):
+    """The tab Watch of a page with a model that only continues a prefix."""
+    return f"{written(tmp_path_factory.mktemp('arm'), 'sudoku-6-scdm', 'sudoku-6-arm')}#watch"
 
 
 @pytest.fixture(scope="module")
-def left_to_right():
-    """The address of a server with a model that only continues a prefix, and one of larger boards."""
-    with serving(["sudoku-6-scdm", "sudoku-6-arm", "sudoku-9-scdm"]) as found:
-        yield f"{found}#watch"
-
-
-@pytest.fixture(scope="module")
-def nine():
-    """The address of a server of boards of 9x9 alone, whose decodes take longest."""
-    with serving(["sudoku-9-scdm"]) as found:
-        yield found
-
-
-@pytest.fixture
-def own(tmp_path):
-    """A copy of a bundled model, with which the server decodes."""
-    return str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "own"))
+def nine(page_file):
+    """The tab Watch of boards of 9x9, whose decodes take longest."""
+    return f"{page_file}#tab=watch&model=sudoku-9-scdm"
 
 
 def frozen():
@@ -286,20 +265,6 @@ def test_both_boards_show_the_same_state(opened, address):
     assert page.locator(".instead").count() == 0
 
 
-def test_same_board_is_for_models_in_the_page(opened, own):
-    with serving([own, "sudoku-6-scdm"]) as address:
-        page = opened(f"{address}#tab=watch&model=sudoku-6-scdm&n=0&n2=all&same=1")
-        ended(page, 1)
-        same = page.get_by_role("button", name="Same board")
-        assert same.get_attribute("aria-pressed") == "true"
-        settings(page)
-        page.get_by_label("Model").nth(1).select_option(own)
-        ended(page, 1)
-        until(page, "!location.hash.includes('same=1')")
-        assert same.is_hidden()
-        assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
-
-
 def test_same_board_is_not_for_a_model_that_cannot_infill(opened, left_to_right):
     empty = "." * 36
     page = opened(
@@ -315,8 +280,8 @@ def test_same_board_is_not_for_a_model_that_cannot_infill(opened, left_to_right)
     assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
 
 
-def test_a_decode_is_saved_as_a_gif(opened, static_pages):
-    page = opened((static_pages / "latent-tokens.html").as_uri() + "#watch", offline=True)
+def test_a_decode_is_saved_as_a_gif(opened, page_file):
+    page = opened(f"{page_file}#watch")
     ended(page)
     page.get_by_role("button", name="Compare two settings").click()
     ended(page, 0)
@@ -348,18 +313,19 @@ def test_a_method_without_a_dial_says_why(opened, address):
     assert page.get_by_role("slider", name="Latent tokens").is_disabled()
 
 
-def test_zebra_and_countdown_are_watched(opened, address, runs):
-    page = opened(address)
-    settings(page)
-    for name, run in zip(("zebra", "countdown"), runs, strict=True):
-        page.get_by_label("Model").first.select_option(run)
-        page.locator("#clues li").first.wait_for()
-        ended(page)
-        at(page, 5)
-        assert count(page, "decoded") == 4
-        assert page.locator("#clues li").count() >= (3 if name == "zebra" else 1)
-        sound(page)
-        screen(page, name)
+@pytest.mark.parametrize("name", ["zebra-3", "countdown-3"])
+def test_recorded_zebra_and_countdown_are_watched(opened, tmp_path, name):
+    run = fit(TrainConfig(task=name, method="scdm", out=tmp_path / "run", **TINY))
+    puzzle = examples(TASKS[name])[0]
+    file = tmp_path / "trace.html"
+    assert main(["trace", str(run), puzzle, "-o", str(file)]) == 0
+    page = opened(file.as_uri())
+    page.locator("#clues li").first.wait_for()
+    at(page, 5)
+    assert count(page, "decoded") == 4
+    assert page.locator("#clues li").count() >= (3 if name == "zebra-3" else 1)
+    sound(page)
+    screen(page, name)
 
 
 def test_page_plays_and_pauses(opened, address):
@@ -378,45 +344,6 @@ def test_page_plays_and_pauses(opened, address):
     page.get_by_role("button", name="Play").wait_for()
 
 
-def test_the_masks_are_those_of_the_rules(opened, address):
-    page = opened(address.replace("#watch", "#masks"))
-    row = "[...row.querySelectorAll('td')].map(td => +td.classList.contains('sees')).join('')"
-    seen = f"[...document.querySelectorAll('#mask tbody tr')].map(row => {row}).join()"
-    until(page, f"{seen}.length === 41")
-    assert page.evaluate(seen) == "111000,111000,111000,111100,111110,111111"
-    sound(page)
-    screen(page, "masks")
-    page.get_by_role("button", name="Attention: SIDM").click()
-    until(page, f"{seen} === '1110,1110,1110,1111'")
-    page.get_by_role("button", name="AR-MTP, window").click()
-    until(page, f"{seen} === Array(6).fill('111111').join()")
-    assert page.get_by_role("slider", name="Latents").is_disabled()
-    page.locator("#mask-method").select_option("esolm")
-    page.get_by_role("slider", name="Clean").fill("1")
-    until(page, f"{seen} === '1000,1100,1110,1111'")
-    page.get_by_role("radio", name="latent").first.click()
-    assert page.locator("#diagram line").count() == 2
-
-
-def test_a_late_answer_does_not_replace_a_newer_mask(opened, address):
-    page = opened(address.replace("#watch", "#masks"))
-    page.locator("#mask tbody tr").first.wait_for()
-    held = []
-
-    def hold(route):
-        held.append(route)
-
-    page.route("**/api/masks?method=mdm*", hold)
-    page.locator("#mask-method").select_option("mdm")
-    page.wait_for_timeout(400)
-    page.locator("#mask-method").select_option("sidm")
-    page.locator("#mask-words", has_text="clean tokens and itself").wait_for()
-    assert len(held) == 1
-    held[0].continue_()
-    page.wait_for_timeout(500)
-    assert "clean tokens and itself" in page.locator("#mask-words").inner_text()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_is_accessible(opened, address, scheme):
     page = opened(address, scheme=scheme)
@@ -424,7 +351,7 @@ def test_page_is_accessible(opened, address, scheme):
     at(page, 6)
     sound(page)
     screen(page, f"watch-{scheme}")
-    for tab in ("One cell", "Race", "Curve", "Masks"):
+    for tab in ("One cell", "Race", "Curve"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(250)
         sound(page)
@@ -527,15 +454,14 @@ def test_tab_reaches_everything_and_is_never_trapped(opened, address, viewport):
     page.get_by_role("button", name="Compare two settings").click()
     ended(page, 1)
     until(page, "document.querySelectorAll('.lane h2')[1].textContent.includes('n = ')")
-    for tab in ("Watch", "One cell", "Race", "Attention", "Curve", "Masks"):
+    for tab in ("Watch", "One cell", "Race", "Attention", "Curve"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(300)
         page.evaluate("scrollTo(0, 0)")
         page.get_by_role("link", name="Skip to the content").focus()
         forward = ["skip", *stops(page, "Tab")]
         assert len(forward) == page.evaluate(STOPS), (tab, forward)
-        if tab != "Masks":  # its radio buttons are built again
-            assert len(stops(page, "Shift+Tab")) >= len(forward) - 1
+        assert len(stops(page, "Shift+Tab")) >= len(forward) - 1
 
 
 def test_page_fits_a_phone(opened, nine):
@@ -557,7 +483,7 @@ def test_page_fits_a_phone(opened, nine):
     board = page.locator("#cell-board").bounding_box()
     bars = page.locator("#cell-bars").bounding_box()
     assert board["y"] + board["height"] <= bars["y"] + bars["height"] <= PHONE["height"]
-    for tab in ("One cell", "Race", "Attention", "Curve", "Masks"):
+    for tab in ("One cell", "Race", "Attention", "Curve"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(250)
         fits(page)
@@ -566,53 +492,36 @@ def test_page_fits_a_phone(opened, nine):
 @pytest.mark.parametrize("width", [320, 1000, 1130])
 def test_the_header_fits_a_narrow_window(opened, nine, width):
     page = opened(nine, viewport={"width": width, "height": 700})
-    page.get_by_role("tab", name="Masks").wait_for()  # the last tab that is shown
+    page.get_by_role("tab", name="Curve").wait_for()  # the last tab that is shown
     copy, theme = (page.locator(button).bounding_box() for button in ("#copy", "#theme"))
     assert copy["y"] == theme["y"], "the buttons are on two lines"
     assert copy["height"] == theme["height"], "a button has two lines"
     fits(page)
-    screen(page, "phone-masks")
+    screen(page, f"header-{width}")
 
 
 def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
     run = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "a" / HOSTILE.replace("</", "<")))
     shown = run.rpartition("/")[2]
-    with serving([run]) as address:
-        page = opened(f"{address}#watch")
-        ended(page)
-        assert page.evaluate("document.querySelector('.models option').textContent") == shown
-        assert page.evaluate("document.querySelector('.models').value") == run
-        page.get_by_role("button", name="Compare two settings").click()
-        ended(page, 1)
-        headed = f"(head) => head.textContent.includes({json.dumps(shown)} + ': n = ')"
-        until(page, f"[...document.querySelectorAll('.lane h2')].filter({headed}).length === 2")
-        harmless(page)
-        page.get_by_role("tab", name="Curve").click()
-        page.get_by_label("Samples").fill("4")
-        page.get_by_role("button", name="Run").click()
-        until(page, f"document.querySelector('#points tbody').textContent.includes({json.dumps(shown)})")
-        harmless(page)
+    page = opened(f"{written(tmp_path, run)}#watch")
+    ended(page)
+    assert page.evaluate("document.querySelector('.models option').textContent") == shown
+    assert page.evaluate("document.querySelector('.models').value") == run
+    page.get_by_role("button", name="Compare two settings").click()
+    ended(page, 1)
+    headed = f"(head) => head.textContent.includes({json.dumps(shown)} + ': n = ')"
+    until(page, f"[...document.querySelectorAll('.lane h2')].filter({headed}).length === 2")
+    harmless(page)
+    page.get_by_role("tab", name="Curve").click()
+    page.get_by_label("Samples").fill("4")
+    page.get_by_role("button", name="Run").click()
+    until(page, f"document.querySelector('#points tbody').textContent.includes({json.dumps(shown)})")
+    harmless(page)
 
 
-def test_page_survives_the_end_of_the_server(opened, own):
-    with serving([own]) as address:
-        page = opened(f"{address}#watch")
-        ended(page)
-    assert "The server decodes with this model." in page.locator(".lane .reason").inner_text()
-    page.expected.append("ERR_CONNECTION_REFUSED")
-    page.get_by_role("slider", name="Latent tokens").fill("1")
-    page.locator(
-        ".reason", has_text="The server does not answer. Start it again with: latent-tokens serve"
-    ).wait_for()
-    page.get_by_role("button", name="Last step").click()
-    assert count(page, "open") == 0
-    screen(page, "gone")
-
-
-def test_page_shows_the_servers_refusal(opened, address):
+def test_puzzle_without_a_solution_is_not_decoded(opened, address):
     page = opened(address)
     watch(page)
-    page.expected.append("400 (Bad Request)")
     page.get_by_label("Puzzle", exact=True).fill("12345." + ".....6" + "." * 24)
     page.get_by_role("button", name="Use").click()
     page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
@@ -716,7 +625,7 @@ def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_
     )
 
 
-@pytest.mark.parametrize("tab", ["Curve", "Masks"])
+@pytest.mark.parametrize("tab", ["Curve", "Attention"])
 def test_the_skip_link_stays_on_its_tab(opened, address, tab):
     page = opened(address.replace("#watch", f"#{tab.lower()}"))
     page.get_by_role("link", name="Skip to the content").focus()
@@ -744,52 +653,9 @@ def test_a_digit_needs_a_chosen_cell_and_can_be_undone(opened, address):
     ended(page)
 
 
-SLOW_STREAM = r"""
-const real = window.fetch;
-window.fetch = async (path, options) => {
-  const response = await real(path, options);
-  if (!String(path).startsWith("/api/decode")) return response;
-  const parts = (await response.text()).split("\n\n").filter(Boolean);
-  const body = new ReadableStream({
-    async start(stream) {
-      for (const part of parts) {
-        await new Promise((resolve) => setTimeout(resolve, 120));
-        stream.enqueue(new TextEncoder().encode(part + "\n\n"));
-      }
-      stream.close();
-    },
-  });
-  return new Response(body, { status: response.status, headers: response.headers });
-};
-"""
-
-
-def test_play_waits_for_a_slow_stream(opened, own):
-    with serving([own]) as address:
-        watch_slowly(opened("about:blank"), f"{address}#watch")
-
-
-def watch_slowly(page, address):
-    """Plays a decode whose steps arrive more slowly than they are played."""
-    page.add_init_script(SLOW_STREAM)
-    page.goto(address)
-    page.get_by_label("Steps per second").select_option("25")
-    page.get_by_role("button", name="Play").click()
-    steps = int(page.get_by_role("slider", name="Step").get_attribute("max"))
-    seen = []
-    while page.locator(".lane").get_attribute("data-state") != "playing":
-        step, story = page.evaluate(
-            "[+document.querySelector('#scrub').value, document.querySelector('.lane .story').textContent]"
-        )
-        seen.append(step)
-        assert step <= 1 or story.startswith(f"Step {step}:"), (step, story)
-    assert len(set(seen)) > 5
-    until(page, f"+document.querySelector('#scrub').value === {steps}")
-
-
-def test_one_latent_token_corrects_the_prediction(opened, address):
+def test_one_latent_token_corrects_the_prediction(opened, page_file):
     cell_record = frozen()["cell"]
-    page = opened(address.partition("#")[0], viewport=LAPTOP)
+    page = opened(page_file, viewport=LAPTOP)
     page.locator("#cell[data-right=false]").wait_for()
     assert page.locator("#cell-title").inner_text().endswith("is wrong. Let it guess one more cell.")
     digits = [str(cell_record[name] + 1) for name in ("mistake", "answer")]
@@ -819,17 +685,6 @@ def test_one_latent_token_corrects_the_prediction(opened, address):
     screen(page, "one-cell")
 
 
-def test_the_board_is_drawn_while_the_model_is_read(opened, address):
-    page = opened("about:blank")
-    page.route("**/model.safetensors*", lambda route: None)  # without an answer
-    page.goto(address.partition("#")[0])
-    page.locator("#cell-board .cell").first.wait_for()
-    given = page.locator("#cell-board .given").all_inner_texts()
-    assert "".join(given) == re.sub(r"\.", "", frozen()["cell"]["puzzle"])
-    assert page.locator("#cell-board .candidate").count() == 1
-    assert page.locator("#cell-bars li").count() == 0
-
-
 def test_the_race_decodes_as_python_does(opened, address):
     race = frozen()["race"]["solved"]
     page = opened(address.replace("#watch", "#race"))
@@ -851,11 +706,9 @@ def test_the_race_decodes_as_python_does(opened, address):
     screen(page, "race")
 
 
-def test_the_attention_pattern_is_drawn_on_the_board(opened, static_pages):
+def test_the_attention_pattern_is_drawn_on_the_board(opened, page_file):
     """Skipped cells are drawn, cannot be attended to, and change no prediction of the blue cell."""
-    page = opened(
-        (static_pages / "latent-tokens.html").as_uri() + "#attention", viewport=LAPTOP, offline=True
-    )
+    page = opened(f"{page_file}#attention", viewport=LAPTOP)
     story, proof = page.locator("#attention-story"), page.locator("#attention-proof")
     cells, rays = page.locator("#attention-board .cell"), page.locator("#attention-rays line")
     assert story.inner_text() == "The blue cell attends to 14 given cells, 4 latent tokens and itself."
@@ -870,7 +723,7 @@ def test_the_attention_pattern_is_drawn_on_the_board(opened, static_pages):
     assert page.locator("#attention-board .later.ignored").count() == 17
     assert "does not attend to the other 17 cells" in story.inner_text()
     until(page, "location.hash.includes('pattern=scdm.4.kept')")
-    again = opened(page.url, viewport=LAPTOP, offline=True)
+    again = opened(page.url, viewport=LAPTOP)
     assert again.locator("#attention-board .later").count() == 17
     cells.nth(frozen()["cell"]["puzzle"].index("4")).click()
     assert story.inner_text().startswith("This given cell attends to 13 other given cells and itself.")
@@ -1006,8 +859,8 @@ def test_the_verdict_is_written_once(opened, address):
     until(page, "window.changes > 0")
 
 
-def test_a_larger_puzzle_takes_a_larger_model(opened, left_to_right):
-    page = opened(left_to_right)
+def test_a_larger_puzzle_takes_a_larger_model(opened, page_file):
+    page = opened(f"{page_file}#watch")
     ended(page)
     settings(page)
     text, words = page.get_by_label("Puzzle", exact=True), page.locator("#puzzle-words")
@@ -1025,10 +878,8 @@ def test_a_larger_puzzle_takes_a_larger_model(opened, left_to_right):
     assert (count(page, "given"), text.get_attribute("aria-invalid")) == (1, None)
 
 
-def test_one_file_decodes_offline(opened, static_pages):
-    file = static_pages / "latent-tokens.html"
-    assert file.stat().st_size <= 2_500_000
-    page = opened(file.as_uri(), offline=True)
+def test_one_file_decodes_offline(opened, page_file):
+    page = opened(page_file)
     page.locator("#cell[data-right=false]").wait_for()
     page.locator("#cell-board .cell").nth(frozen()["cell"]["latent"]).click()
     page.locator("#cell[data-right=true]").wait_for()
@@ -1051,26 +902,3 @@ def test_one_file_decodes_offline(opened, static_pages):
     page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
     sound(page)
     screen(page, "offline")
-
-
-def test_the_static_site_has_the_picture_of_its_links(static_pages):
-    head = (static_pages / "page" / "index.html").read_text()
-    address = re.search(r'<meta property="og:image" content="([^"]+)">', head)[1]
-    assert address.startswith("https://OWNER.github.io/latent-tokens/page/")
-    with Image.open(static_pages / "page" / address.rpartition("/")[2]) as card:
-        size = [re.search(rf'"og:image:{side}" content="(\d+)"', head)[1] for side in ("width", "height")]
-        assert [str(length) for length in card.size] == size
-
-
-def test_the_static_site_reads_its_models(opened, static_pages):
-    handler = partial(QuietHandler, directory=static_pages / "page")
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = opened(f"http://127.0.0.1:{server.server_address[1]}/index.html#watch")
-        ended(page)
-        settings(page)
-        page.get_by_label("Model").first.select_option("sudoku-6-mdm")
-        page.locator(".lane .story", has_text="latent tokens were predicted").wait_for()
-        page.get_by_role("button", name="Last step").click()
-        ended(page)
-        server.shutdown()

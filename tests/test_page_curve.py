@@ -1,16 +1,13 @@
-"""The tab Curve: stored curves, curves measured in the page and by the server, and how they are drawn."""
+"""The tab Curve: stored curves, curves measured in the page, and how they are drawn."""
 
 import re
-import shutil
 
 import pytest
 
 from helpers.browser import DESK
-from helpers.page import PHONE, fits, model, screen, serving, sound, until
-from latent_tokens.checkpoints.files import find
-from latent_tokens.configs import SamplingConfig
+from helpers.page import PHONE, fits, screen, sound, until
+from latent_tokens import TASKS, EvalConfig, evaluate, from_pretrained
 from latent_tokens.trace.boards import measured
-from latent_tokens.web.curve import Curve, measure
 from latent_tokens.web.curves import curves
 
 pytestmark = pytest.mark.slow
@@ -21,12 +18,6 @@ LONGEST_CHOICE = """select => {
   select.style.cssText = "";
   return width;
 }"""
-
-
-@pytest.fixture(scope="module")
-def file(static_pages):
-    """The address of the page as one file."""
-    return f"{(static_pages / 'latent-tokens.html').as_uri()}#curve"
 
 
 def rows(page):
@@ -48,22 +39,9 @@ def run(page, samples):
     until(page, f"!({RUNNING}) || document.querySelector('#curve-full').textContent !== ''")
 
 
-def told(curve):
-    """The complete points of a curve that Python measures."""
-    points = []
-    measure(
-        curve, lambda kind, payload: points.append(payload) if kind == "point" else None, lambda step: None
-    )
-    return [
-        [str(point["latents"]), f"{point['right']} of {point['done']}"]
-        for point in points
-        if point["done"] == point["of"]
-    ]
-
-
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
-def test_curve_opens_with_the_stored_rows(opened, file, viewport):
-    page = opened(file, viewport=viewport, offline=True)
+def test_curve_opens_with_the_stored_rows(opened, page_file, viewport):
+    page = opened(f"{page_file}#curve", viewport=viewport)
     page.locator("#points tbody tr").first.wait_for()
     assert "decodes from an empty grid at temperature 1" in page.locator("#curve-about").inner_text()
     shown = {(row[0], row[1]): row[2] for row in rows(page)}
@@ -102,17 +80,19 @@ def test_curve_opens_with_the_stored_rows(opened, file, viewport):
     screen(page, f"curve-{viewport['width']}")
 
 
-def test_curve_in_the_page_is_that_of_python(opened, file):
-    page = opened(file, offline=True)
+def test_curve_in_the_page_is_that_of_python(opened, page_file):
+    page = opened(f"{page_file}#curve")
     run(page, 3)
-    sampled = Curve(model("sudoku-6-scdm"), 3, SamplingConfig(candidates=4, order="top_prob", seed=0))
-    assert [row[1:3] for row in rows(page) if "stored" not in row[0]] == told(sampled)
+    config = EvalConfig(latents=(0, 4, 16, "all"), num_samples=3, candidates=4, order="top_prob")
+    evaluated = evaluate(from_pretrained("sudoku-6-scdm"), TASKS["sudoku-6"], config)
+    counts = {str(row["latents"]): f"{round(3 * row['valid'] / 100)} of 3" for row in evaluated}
+    assert dict(row[1:3] for row in rows(page) if "stored" not in row[0]) == counts
     words = page.locator("#curve-words").inner_text()
     assert words.startswith("Measured sudoku-6-scdm, top-prob, k = 4. n = 0: ")
 
 
-def test_curve_keeps_colors_and_refuses_more_than_fit(opened, file):
-    page = opened(file, offline=True)
+def test_curve_keeps_colors_and_refuses_more_than_fit(opened, page_file):
+    page = opened(f"{page_file}#curve")
     before = looks(page)
     for seed in range(5):
         page.locator("#curve-seed").fill(str(seed))
@@ -129,15 +109,3 @@ def test_curve_keeps_colors_and_refuses_more_than_fit(opened, file):
     assert len(looks(page)) == 9
     page.get_by_role("button", name="Clear").click()
     assert rows(page) == []
-
-
-def test_curve_of_another_model_is_measured_by_the_server(opened, tmp_path):
-    own = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "own"))
-    with serving([own]) as address:
-        page = opened(f"{address}#curve")
-        run(page, 4)
-        assert [row[1] for row in rows(page) if row[0].startswith("own")] == ["0", "4", "16", "all"]
-        page.get_by_label("Samples").fill("1000")
-        page.get_by_role("button", name="Run").click()
-        page.get_by_role("button", name="Stop").click()
-        page.get_by_text("Stopped. The points measured so far remain.").wait_for()

@@ -93,7 +93,7 @@ def test_trace_page_is_fixed_if_it_cannot_repeat_the_decode(name, setting, reaso
 def test_trace_page_decodes_with_its_own_model(opened, six, tmp_path):
     file = tmp_path / "trace.html"
     assert main(["trace", six.name, SIX, "--latents", "all", "--candidates", "3", "-o", str(file)]) == 0
-    page = opened(file.as_uri(), viewport=LAPTOP, offline=True)
+    page = opened(file.as_uri(), viewport=LAPTOP)
     ended(page)
     assert page.locator("#step").inner_text() == "Step 1 of 20"
     assert page.get_by_role("tab", name="One cell").is_visible()
@@ -113,7 +113,7 @@ def test_trace_page_opens_on_the_recorded_decodes(opened, six, tmp_path):
     traces = [decoded(six, SIX, latents=latents, **setting) for latents in (0, "all")]
     file = tmp_path / "trace.html"
     file.write_text(page_with(traces, "Chosen <example>: 40 of 150 & more", [six]))
-    page = opened(file.as_uri(), offline=True)
+    page = opened(file.as_uri())
     ended(page, 1)
     heads = page.locator(".lane h2").all_inner_texts()
     assert [head.partition(": ")[2] for head in heads] == [
@@ -146,7 +146,7 @@ def test_trace_page_of_other_weights_has_no_measured_example(opened, six, tmp_pa
     own = LoadedModel(six.name, net, six.task)
     file = tmp_path / "trace.html"
     file.write_text(page_with([decoded(own, SIX)], models=[own]))
-    page = opened(file.as_uri(), offline=True)
+    page = opened(file.as_uri())
     ended(page)
     assert not page.get_by_role("tab", name="One cell").is_visible()
     assert not page.get_by_role("tab", name="Race").is_visible()
@@ -161,7 +161,7 @@ def test_trace_page_without_a_model_states_why_its_slider_is_fixed(opened, tmp_p
     file = tmp_path / "trace.html"
     caption = "Chosen <example>: 40 of 150 & more"
     file.write_text(page_with(traces, caption, [nine]))
-    page = opened(file.as_uri(), viewport=viewport, offline=True)
+    page = opened(file.as_uri(), viewport=viewport)
     assert page.locator("#caption").inner_text() == caption
     steps = NINE.count("0")
     assert verdicts(page) == [f"Decoded in {steps} steps. Play to the end for the verdict."] * 2
@@ -189,7 +189,7 @@ def test_hostile_model_name_is_text_in_a_trace(opened, six, tmp_path, has_model)
     traces = [decoded(hostile, SIX, latents="all", candidates=4)] * 2
     file = tmp_path / "trace.html"
     file.write_text(page_with(traces, name, [hostile] if has_model else []), newline="")
-    page = opened(file.as_uri(), offline=True)
+    page = opened(file.as_uri())
     page.get_by_role("button", name="Last step").click()
     ended(page, 1)
     heads = page.evaluate("[...document.querySelectorAll('.lane h2')].map((head) => head.textContent)")

@@ -9,12 +9,6 @@ PUZZLE = f"#tab=watch&model=sudoku-6-scdm&puzzle={SIX}&k=4&n=all"
 LATENT = "all => all.flatMap((one, cell) => (one.matches('.latent') ? [cell] : []))"
 
 
-@pytest.fixture(scope="module")
-def file(static_pages):
-    """The address of the page as one file."""
-    return (static_pages / "latent-tokens.html").as_uri()
-
-
 def dial(page):
     return page.get_by_role("slider", name="Latent tokens")
 
@@ -34,8 +28,8 @@ def decoded(page):
     return page.locator(".lane .cell.decoded").all_inner_texts()
 
 
-def test_slider_keeps_the_board_of_its_step(opened, file):
-    page = opened(file + PUZZLE + "&step=8", offline=True)
+def test_slider_keeps_the_board_of_its_step(opened, page_file):
+    page = opened(page_file + PUZZLE + "&step=8")
     ended(page)
     before = decoded(page)
     assert len(before) == 7
@@ -44,7 +38,7 @@ def test_slider_keeps_the_board_of_its_step(opened, file):
     assert count(page, "latent") == 2
     assert page.locator(".lane .reason").inner_text().startswith("n = all, then 2 from step 8.")
     until(page, "decodeURIComponent(location.hash).includes('n=all,2@8')")
-    again = opened(page.url, offline=True)
+    again = opened(page.url)
     ended(again)
     assert (decoded(again), count(again, "latent")) == (before, 2)
     at(page, 20)
@@ -55,8 +49,8 @@ def test_slider_keeps_the_board_of_its_step(opened, file):
     assert verdicts(page)[0].startswith("n = 0: ")
 
 
-def test_old_verdict_is_not_shown_with_a_new_number(opened, file):
-    page = opened(file + PUZZLE + "&step=20", viewport=LAPTOP, offline=True)
+def test_old_verdict_is_not_shown_with_a_new_number(opened, page_file):
+    page = opened(page_file + PUZZLE + "&step=20", viewport=LAPTOP)
     ended(page)
     assert "The puzzle is solved." in page.locator(".lane .story").inner_text()
     page.evaluate("""() => {
@@ -73,8 +67,8 @@ def test_old_verdict_is_not_shown_with_a_new_number(opened, file):
     assert page.evaluate("window.stale") == 0
 
 
-def test_kept_order_keeps_latent_cells(opened, file):
-    page = opened(file + PUZZLE.replace("n=all", "n=5") + "&keep=1&step=2", offline=True)
+def test_kept_order_keeps_latent_cells(opened, page_file):
+    page = opened(page_file + PUZZLE.replace("n=all", "n=5") + "&keep=1&step=2")
     ended(page)
     cells = latent_cells(page)
     for step in range(3, 9):
@@ -90,8 +84,8 @@ def test_kept_order_keeps_latent_cells(opened, file):
 
 
 @pytest.mark.parametrize(("motion", "animated"), [("no-preference", True), ("reduce", False)])
-def test_decoded_digit_grows_unless_motion_is_reduced(opened, file, motion, animated):
-    page = opened(file + PUZZLE + "&step=3", offline=True)
+def test_decoded_digit_grows_unless_motion_is_reduced(opened, page_file, motion, animated):
+    page = opened(page_file + PUZZLE + "&step=3")
     page.emulate_media(reduced_motion=motion)
     ended(page)
     name = "getComputedStyle(document.querySelector('.cell.new .grown')).animationName"
@@ -100,8 +94,8 @@ def test_decoded_digit_grows_unless_motion_is_reduced(opened, file, motion, anim
     assert 0 < float(digit.evaluate("one => one.style.getPropertyValue('--scale')")) <= 1
 
 
-def test_play_is_within_a_few_tabs_of_the_board(opened, file):
-    page = opened(file + PUZZLE, viewport=LAPTOP, offline=True)
+def test_play_is_within_a_few_tabs_of_the_board(opened, page_file):
+    page = opened(page_file + PUZZLE, viewport=LAPTOP)
     ended(page)
     cell(page, 1, 1).focus()
     presses = 0
@@ -112,8 +106,8 @@ def test_play_is_within_a_few_tabs_of_the_board(opened, file):
     screen(page, "keyboard-play")
 
 
-def test_address_takes_any_k_and_a_long_seed(opened, file):
-    page = opened(f"{file}#tab=watch&k=3&seed=1234567", offline=True)
+def test_address_takes_any_k_and_a_long_seed(opened, page_file):
+    page = opened(f"{page_file}#tab=watch&k=3&seed=1234567")
     ended(page)
     assert page.locator("#fault").is_hidden()
     settings(page)
@@ -121,8 +115,8 @@ def test_address_takes_any_k_and_a_long_seed(opened, file):
     assert page.get_by_label("Seed").first.input_value() == "1234567"
 
 
-def test_address_names_a_wrong_puzzle(opened, file):
-    page = opened(f"{file}#tab=watch&puzzle=12&constructor=1", offline=True)
+def test_address_names_a_wrong_puzzle(opened, page_file):
+    page = opened(f"{page_file}#tab=watch&puzzle=12&constructor=1")
     ended(page)
     page.locator("#puzzle-words", has_text="The puzzle has one solution.").wait_for()
     fault = page.locator("#fault").inner_text()
@@ -131,22 +125,22 @@ def test_address_names_a_wrong_puzzle(opened, file):
     assert page.locator("#text").get_attribute("aria-invalid") is None
 
 
-def test_link_of_a_uniform_order_keeps_k_of_the_others(opened, file):
-    page = opened(f"{file}#tab=watch&k=2", offline=True)
+def test_link_of_a_uniform_order_keeps_k_of_the_others(opened, page_file):
+    page = opened(f"{page_file}#tab=watch&k=2")
     ended(page)
     settings(page)
     page.locator(".order").select_option("uniform")
     until(page, "location.hash.includes('order=uniform')")
     assert page.get_by_label("Candidates").first.input_value() == "1"
-    other = opened(page.url, offline=True)
+    other = opened(page.url)
     ended(other)
     settings(other)
     other.locator(".order").select_option("entropy")
     assert other.get_by_label("Candidates").first.input_value() == "2"
 
 
-def test_arrow_at_an_edge_stays_in_its_column(opened, file):
-    page = opened(file + PUZZLE, offline=True)
+def test_arrow_at_an_edge_stays_in_its_column(opened, page_file):
+    page = opened(page_file + PUZZLE)
     ended(page)
     cell(page, 1, 4).focus()
     focus = "document.activeElement.getAttribute('aria-label')"
@@ -169,8 +163,8 @@ OVERFULL = """all => all.filter((one) => {
 }).map((one) => one.id || one.className)"""
 
 
-def test_selects_fit_their_text_in_a_narrow_window(opened, file):
-    page = opened(file + PUZZLE, viewport={"width": 320, "height": 640}, offline=True)
+def test_selects_fit_their_text_in_a_narrow_window(opened, page_file):
+    page = opened(page_file + PUZZLE, viewport={"width": 320, "height": 640})
     ended(page)
     settings(page)
     for tab in ("Curve", "Watch"):

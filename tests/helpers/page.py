@@ -1,14 +1,10 @@
-"""Servers of the page, and what tests press and read on it."""
+"""What tests press and read on the page."""
 
 import os
 import re
-import threading
 import time
-from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
-import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 
 from helpers.browser import PATIENCE
@@ -16,10 +12,7 @@ from helpers.documentation import ROOT
 from latent_tokens import from_pretrained
 from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import find
-from latent_tokens.commands.serve import bound
 from latent_tokens.trace.record import LoadedModel
-from latent_tokens.web.model_cache import ModelCache
-from latent_tokens.web.server import app_for
 
 SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
 LAPTOP = {"width": 1280, "height": 720}
@@ -31,31 +24,6 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 
 def model(name):
     return LoadedModel(name, from_pretrained(name), learned_task(find(name)))
-
-
-@contextmanager
-def serving(names):
-    """The address of a server of these models."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app_for(ModelCache(names, learned_task), 4, 60.0), log_level="error", access_log=False, ws="none"
-        )
-    )
-    with bound("127.0.0.1", 0) as place:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{place.getsockname()[1]}/"
-        finally:
-            server.should_exit = True
-            thread.join(10)
-
-
-class QuietHandler(SimpleHTTPRequestHandler):
-    """A handler of static files that logs nothing."""
-
-    def log_message(self, *_):
-        pass
 
 
 def settings(page):

@@ -8,10 +8,9 @@
 # drill           Interrupt a training run hundreds of times. Its weights must stay equal. Takes minutes.
 # fuzz            Pass damaged input to every reader. Each must refuse it in one line. Takes minutes.
 # page-sources    Generate the files of the page from web/.
-# page            Write the page that needs no server: dist/page and dist/latent-tokens.html.
 # release-models  Train and evaluate the bundled 6x6 models again, and write the files that depend on them.
 #                 DEMO=smoke replaces them by untrained ones in a minute, to try it in a copy of the repository.
-# space           Write the files of a Hugging Face Space to OUT.
+# space           Write the files of a static Hugging Face Space to OUT.
 # CI runs check, docs and test-all (.ci/run).
 DEMO ?= full
 OUT ?= runs/demo
@@ -24,7 +23,7 @@ NPM := $(shell command -v npm)
 NO_NPM = npm is missing: web/ was not checked
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo release-models test test-all check check-page page page-sources drill fuzz docs space
+.PHONY: setup demo release-models test test-all check check-page page-sources drill fuzz docs space
 
 setup: $(READY)
 
@@ -74,9 +73,6 @@ check-page: $(if $(NPM)$(NEEDS_NODE),$(NODE_MODULES))
 page-sources: $(NODE_MODULES)
 	cd web && npm run --silent build
 
-page: setup
-	.venv/bin/python scripts/static_page.py
-
 $(NODE_MODULES): web/package-lock.json
 	cd web && npm ci --silent
 
@@ -95,8 +91,8 @@ $(MANUAL): $(READY)
 	touch $(MANUAL)
 
 space: OUT = runs/space
-space:
+space: $(if $(wildcard $(READY)),$(READY),$(BASE))
 	rm -rf $(OUT)
 	mkdir -p $(OUT)
-	cp -r space/. pyproject.toml constraints.txt LICENSE src $(OUT)
-	find $(OUT) -name __pycache__ -prune -exec rm -rf {} +
+	cp space/README.md $(OUT)
+	$(RUN) page --out $(OUT)/index.html

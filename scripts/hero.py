@@ -14,8 +14,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 from playwright.sync_api import FloatRect, Locator, Page, sync_playwright
-from static_page import write_pages
 
+from latent_tokens.cli import main as latent_tokens
 from latent_tokens.trace.frozen import PAGE_RECORD
 
 WINDOW = {"width": 840, "height": 760}
@@ -90,8 +90,9 @@ def animation(images: list[Image.Image]) -> bytes:
 def main(folder: Path) -> None:
     """Write the two pictures."""
     with tempfile.TemporaryDirectory() as site, sync_playwright() as started:
-        write_pages(Path(site))
-        address = (Path(site) / "latent-tokens.html").as_uri()
+        file = Path(site) / "page.html"
+        latent_tokens(["page", "--out", str(file)])
+        address = file.as_uri()
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport=WINDOW, reduced_motion="reduce")
         page.goto(address)

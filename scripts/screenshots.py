@@ -1,4 +1,4 @@
-"""Take the screenshots of docs/watching.md: docs/page-cell.png, -compare.png, -masks.png and -phone.png.
+"""Take the screenshots of docs/watching.md: docs/page-cell.png, -compare.png and -phone.png.
 
 python scripts/screenshots.py [FOLDER]     with chromium on the path; the default folder is docs
 """
@@ -8,39 +8,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
 from pathlib import Path
 
-import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from latent_tokens.checkpoints.directory import learned_task
-from latent_tokens.checkpoints.files import shipped_names
-from latent_tokens.commands.serve import bound
+from latent_tokens.cli import main as latent_tokens
 from latent_tokens.trace.frozen import PAGE_RECORD
-from latent_tokens.web.model_cache import ModelCache
-from latent_tokens.web.server import app_for
 
-SECONDS = 120.0
 STEP = 8  # shown in the pictures
-
-
-@contextmanager
-def serving() -> Iterator[str]:
-    """Yield the address of a server of the bundled models."""
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app_for(ModelCache(shipped_names(), learned_task), 4, SECONDS), log_level="error", ws="none"
-        )
-    )
-    with bound("127.0.0.1", 0) as listener:
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        server.should_exit = True
-        thread.join()
 
 
 def opened(browser: Browser, address: str, width: int, height: int, scheme: str = "light") -> Page:
@@ -60,9 +36,12 @@ def go_to(page: Page, step: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """Take the four screenshots."""
+    """Take the three screenshots."""
     cell = json.loads(PAGE_RECORD.read_text())["cell"]
-    with serving() as address, sync_playwright() as started:
+    with tempfile.TemporaryDirectory() as site, sync_playwright() as started:
+        file = Path(site) / "page.html"
+        latent_tokens(["page", "--out", str(file)])
+        address = file.as_uri()
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = opened(browser, address, 1240, 690)
         page.get_by_role("tab", name="One cell").click()
@@ -76,10 +55,6 @@ def main(folder: Path) -> None:
         go_to(page, 99)
         go_to(page, STEP)
         page.screenshot(path=folder / "page-compare.png")
-        page = opened(browser, address, 1100, 860)
-        page.get_by_role("tab", name="Masks").click()
-        page.locator("#mask tbody tr").nth(5).wait_for()
-        page.screenshot(path=folder / "page-masks.png")
         page = opened(browser, address, 390, 844, "dark")
         go_to(page, STEP)
         page.screenshot(path=folder / "page-phone.png")

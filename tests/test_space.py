@@ -1,43 +1,31 @@
-"""The files of a Space: its header has the required entries, and its command exists."""
+"""The files of a Space: its header has the required entries, and its page has the models in it."""
 
-import json
 import re
 import subprocess
-import tomllib
+import sys
 
 import yaml
+from PIL import Image
 
 from helpers.documentation import ROOT
-from latent_tokens.cli import parse
-from latent_tokens.commands import RUN
+
+PAGE = (ROOT / "src/latent_tokens/web/page.html").read_text()
 
 
-def test_the_head_of_the_space_is_what_spaces_want():
-    head = yaml.safe_load((ROOT / "space/README.md").read_text().split("---\n")[1])
-    docker = (ROOT / "space/Dockerfile").read_text()
-    assert (head["sdk"], head["license"]) == ("docker", "apache-2.0")
+def test_make_space_writes_a_static_space(tmp_path):
+    folder = tmp_path / "space"
+    run = f"RUN={sys.executable} -m latent_tokens"
+    subprocess.run(["make", "space", f"OUT={folder}", run], cwd=ROOT, check=True, capture_output=True)
+    head = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    assert (head["sdk"], head["license"]) == ("static", "apache-2.0")
     assert len(head["short_description"]) <= 60
-    assert f"EXPOSE {head['app_port']}\n" in docker
-    assert f'"--port", "{head["app_port"]}"' in docker
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", head["app_file"]]
+    assert "sudoku-6-scdm" in (folder / head["app_file"]).read_text()
 
 
-def test_the_space_starts_a_command_that_there_is():
-    (command,) = re.findall(r"^CMD (\[.*\])$", (ROOT / "space/Dockerfile").read_text(), re.M)
-    name, *arguments = json.loads(command)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert name in project["scripts"]
-    asked = parse(arguments)
-    assert type(asked) in RUN
-    assert (asked.host, asked.port) == ("0.0.0.0", 7860)
-    (extra,) = re.findall(r"'\.\[(\w+)\]'", (ROOT / "space/Dockerfile").read_text())
-    assert extra in project["optional-dependencies"]
-
-
-def test_make_space_writes_what_the_docker_file_copies(tmp_path):
-    subprocess.run(["make", "space", f"OUT={tmp_path / 'space'}"], cwd=ROOT, check=True, capture_output=True)
-    docker = (tmp_path / "space/Dockerfile").read_text()
-    for line in re.findall(r"^COPY (.*) \S+$", docker, re.M):
-        for place in line.split():
-            assert (tmp_path / "space" / place).exists(), place
-    assert list((tmp_path / "space/src").rglob("model.safetensors"))
-    assert not list((tmp_path / "space").rglob("__pycache__"))
+def test_picture_of_links_to_the_page_has_its_size():
+    address = re.search(r'<meta property="og:image" content="([^"]+)">', PAGE)[1]
+    assert address.startswith("https://OWNER.github.io/latent-tokens/page/")
+    with Image.open(ROOT / "docs" / address.rpartition("/")[2]) as card:
+        size = [re.search(rf'"og:image:{side}" content="(\d+)"', PAGE)[1] for side in ("width", "height")]
+        assert [str(length) for length in card.size] == size

@@ -14,10 +14,12 @@ from latent_tokens import (
     TASKS,
     Candidates,
     Decoding,
+    Method,
     Size,
     TrainConfig,
     Transformer,
     adjacent,
+    any_order,
     distant,
     entropy,
     equal_parts,
@@ -662,3 +664,36 @@ def test_types_of_tokens_and_weights():
     half = torch.zeros(1, dtype=torch.bfloat16)
     assert common_dtype([half, half]) == torch.bfloat16
     assert common_dtype([half, torch.zeros(1)]) == torch.float32
+
+
+def near_past(q, k, c):
+    """A rule under which no slot attends to a later one, and which is not causal: the last two slots."""
+    return (k <= q) & (k >= q - 1)
+
+
+def half_of_clean(q, k, c):
+    """A rule under which a clean slot attends to more slots, the more of them are clean."""
+    return (k == q) | ((k <= q) & (k < c // 2))
+
+
+def test_clean_slots_are_cached_only_if_they_attend_to_the_same():
+    assert is_cacheable(causal)
+    assert is_cacheable(near_past)
+    assert not is_cacheable(half_of_clean)
+    assert not is_cacheable(semi_causal)
+
+
+def test_likelihood_of_a_cacheable_rule_is_that_of_its_steps():
+    """One pass holds all steps of the causal rule only."""
+    torch.manual_seed(0)
+    net = Transformer(Size(16, 2, 2), 4, 6).eval()
+    tokens, order = torch.randint(4, (2, 6)), torch.arange(6).expand(2, -1)
+    none, all_of_them = torch.zeros(2, dtype=torch.long), torch.full((2,), 6)
+    method = Method(any_order, near_past)
+    scores = score_tokens(net, method, tokens, order, none, all_of_them, 0).log_probabilities
+    for clean in range(6):
+        counts = [torch.full((2,), number) for number in (clean, 1, 0)]
+        layout = next_layout(order, *counts)
+        nats = method.logits(net, tokens, layout)[:, -1].double().log_softmax(-1)
+        expected = nats.gather(1, tokens[:, clean : clean + 1])[:, 0]
+        torch.testing.assert_close(scores[:, clean], expected, atol=1e-6, rtol=0)

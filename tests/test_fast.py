@@ -27,11 +27,11 @@ from latent_tokens import (
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import Candidates
 from latent_tokens.core.sampling import (
-    candidates_of_every_slot,
     confidence_of_step,
     decode,
     finish,
     most_confident,
+    reference_logits,
     sample_tokens,
 )
 from latent_tokens.core.state import start
@@ -80,7 +80,7 @@ def follow(net, method, decoding, compare):
     state = start(net, method, tokens, known, decoding, 3, None, lengths)
 
     def look(plan, tokens, layout):
-        expected = candidates_of_every_slot(net, method, plan, tokens, layout)
+        expected = reference_logits(net, method, plan, tokens, layout)
         compare(expected, plan, tokens, layout)
         return expected
 
@@ -121,7 +121,7 @@ def close_calls(net, method, decoding, state):
     num_to_decode = state.num_masked
 
     def look(plan, tokens, layout):
-        logits = candidates_of_every_slot(net, method, plan, tokens, layout)
+        logits = reference_logits(net, method, plan, tokens, layout)
         step, streams = plan.on_device, deepcopy(state.streams)
         draw = partial(streams.uniform, step.rows, step.candidates)
         candidates = Candidates(logits, layout, step.candidates, tokens, step.number, draw)
@@ -341,7 +341,7 @@ def test_bf16_logits_are_as_near_to_the_reference_as_it_to_fp32(name):
     look = FastCandidateLogits(net, METHODS[name], torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
 
     def compare(expected, *shown):
-        true = candidates_of_every_slot(exact, METHODS[name], *shown)
+        true = reference_logits(exact, METHODS[name], *shown)
         found.append(torch.stack([look(*shown) - expected, expected - true])[..., :VOCAB].flatten(1))
 
     follow(net, METHODS[name], decoding, compare)

@@ -20,7 +20,7 @@ from latent_tokens import (
 from latent_tokens.core import sampling
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.state import start
-from latent_tokens.network.hf import CachedModel, supports_cache
+from latent_tokens.network.hf import HuggingFaceCachedLogits, supports_cache
 
 LENGTH = 9
 DECODINGS = {
@@ -50,11 +50,11 @@ def check_equal(net, method, decoding):
     """Compare the logits of every step, and the samples, with those of the reference."""
     tokens, known, lengths = rows_to_decode(method)
     everyone = torch.arange(len(tokens))
-    cache = CachedModel(net, method, everyone)
+    cache = HuggingFaceCachedLogits(net, method, everyone)
 
     def compare(plan, tokens, layout):
         logits = cache(plan, tokens, layout)
-        reference = sampling.candidates_of_every_slot(net, method, plan, tokens, layout)
+        reference = sampling.reference_logits(net, method, plan, tokens, layout)
         torch.testing.assert_close(logits, reference, atol=1e-5, rtol=1e-5)
         fixed = layout.num_shown if method.readout == "shifted" else layout.num_clean
         assert torch.equal((cache.slots >= 0).sum(1), fixed)

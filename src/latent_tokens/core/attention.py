@@ -84,11 +84,16 @@ def clean_attends_to_masked(rule: Rule) -> bool:
 
 
 def is_cacheable(rule: Rule) -> bool:
-    """Return whether no slot attends to a later one, clean or masked.
+    """Return whether no slot attends to a later one, and what a clean one attends to stays as it is.
 
     If so, keys and values of clean slots never change. A rule with blocks is not tested for it.
     """
-    return block_of(rule) is None and not bool(probe(rule)[0].triu(1).any())
+    if block_of(rule) is not None:
+        return False
+    allowed, is_masked = probe(rule)
+    last = allowed[-1]  # (Q, K): all slots are clean
+    is_fixed = bool(((allowed == last) | is_masked[:, :, None]).all())
+    return is_fixed and not bool(allowed.triu(1).any())
 
 
 def probe(rule: Rule) -> tuple[Bool[Tensor, "C Q K"], Bool[Tensor, "C K"]]:

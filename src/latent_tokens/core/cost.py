@@ -34,6 +34,8 @@ def tokens_processed(length: int, known: int, candidates: int, latents: Count) -
 def relative_cost(length: int, candidates: int, latents: int) -> float:
     """Return the tokens processed relative to n = all, by the paper's formula (D-21, relative cost).
 
+    Rows call it `paper_cost`. Their `relative_cost` is measured.
+
     [L(L-1)/2 + KL - K(K-1)/2] / L^2 with K = min(k + n, L). No token is given.
 
     Args:

@@ -169,7 +169,7 @@ class FixedCount:
     `Decoding(tokens_per_step=T)` is short for `Decoding(select=FixedCount(T))`.
 
     Example:
-        >>> Decoding(select=FixedCount(2)).rule.tokens
+        >>> Decoding(select=FixedCount(2)).selection.tokens
         2
     """
 
@@ -214,7 +214,7 @@ class Decoding:
             raise ValueError(f"latents={n!r}: {allowed}")
         if self.select is not None and self.tokens_per_step is not None:
             raise ValueError(f"select with tokens_per_step={self.tokens_per_step}: leave one of the two out")
-        assert self.rule  # checks tokens_per_step
+        assert self.selection  # checks tokens_per_step
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known. Use given(schedule).")
         if not 0 <= self.confidence_noise < float("inf"):
@@ -230,7 +230,7 @@ class Decoding:
             raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
 
     @cached_property
-    def rule(self) -> FixedCount:
+    def selection(self) -> FixedCount:
         """How many of its candidates a step decodes."""
         if self.select is not None:
             return self.select
@@ -249,7 +249,7 @@ class Generated:
 
     tokens: Int[Tensor, "B L"]
     order: Int[Tensor, "B L"]  # known positions first, then the others as decoded, then those past the length
-    processed: Int[Tensor, " B"]  # tokens processed, summed over steps
+    processed: Int[Tensor, " B"]  # tokens processed: slots of the input, cached or not, summed over steps
     passes: Int[Tensor, " B"]  # forward passes: how many times the row was in the network's input
 
     @property
@@ -395,7 +395,7 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         )
     check_latent_policy(method, decoding.latent_policy)
     block = blocks_of(method, decoding)
-    if block is not None and not isinstance(decoding.rule.tokens, int):
+    if block is not None and not isinstance(decoding.selection.tokens, int):
         raise ValueError(
             f"tokens_per_step with blocks of {block}: a partition does not end steps at blocks. Use a number."
         )
@@ -404,9 +404,9 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
             f"order=blockwise({block}) is not supported by {name}: it has blocks of "
             f"{block_of(method.attention)}. Use order=blockwise({block_of(method.attention)})."
         )
-    if method.readout == "shifted" and decoding.rule.tokens != 1:
+    if method.readout == "shifted" and decoding.selection.tokens != 1:
         reason = "it predicts one token per step"
-        tokens = decoding.rule.tokens
+        tokens = decoding.selection.tokens
         raise ValueError(
             f"tokens_per_step={tokens} is not supported by {name}: {reason}. Use tokens_per_step=1."
         )

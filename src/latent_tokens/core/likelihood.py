@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.attention import agree, causal
 from latent_tokens.core.decoding import (
     Count,
     Decoding,
@@ -28,7 +28,7 @@ from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_random
 from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
-from latent_tokens.core.sampling import CandidateLogits, candidates_of_every_slot, decode
+from latent_tokens.core.sampling import CandidateLogits, decode, reference_logits
 from latent_tokens.core.state import PlannedStep, Streams, planned, start
 
 Report = Callable[[int], None]
@@ -76,7 +76,7 @@ def score_tokens(
     check_latent_policy(method, latent_policy)
     ends = lengths if ends is None else ends
     n = method.default_latents if latents is None else latents
-    if fits_one_pass(method, n):
+    if fits_one_pass(method, n, tokens.shape[1]):
         return in_one_pass(net, method, tokens, order, num_known, ends)
     candidate_logits = candidate_logits or partial(target_logits, net, method)
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
@@ -103,9 +103,9 @@ def score_tokens(
     return TokenScores(log_probabilities, is_argmax)
 
 
-def fits_one_pass(method: Method, latents: Count) -> bool:
-    """Return whether one pass holds all steps: with a shifted readout, or for n = 0 under a causal rule."""
-    return method.readout == "shifted" or (is_cacheable(method.attention) and latents == 0)
+def fits_one_pass(method: Method, latents: Count, length: int) -> bool:
+    """Return whether one pass holds all steps: with a shifted readout, or for n = 0 under the causal rule."""
+    return method.readout == "shifted" or (latents == 0 and agree(method.attention, causal, length))
 
 
 def scoring_steps(
@@ -145,7 +145,7 @@ def in_one_pass(
     tokens: Int[Tensor, "B L"],
     order: Int[Tensor, "B L"],
     num_known: Int[Tensor, " B"],
-    lengths: Int[Tensor, " B"],
+    ends: Int[Tensor, " B"],
 ) -> TokenScores:
     """Return `score_tokens` for n = 0 under the causal rule, from one pass.
 
@@ -156,15 +156,15 @@ def in_one_pass(
     """
     batch, length = tokens.shape
     rank = torch.arange(length, device=tokens.device)
-    masked = (rank >= num_known[:, None]) & (rank < lengths[:, None])
+    masked = (rank >= num_known[:, None]) & (rank < ends[:, None])
     arranged = tokens.gather(1, order)
-    none = torch.zeros_like(lengths)
-    num_slots = max(1, int(lengths.max()))  # also if every row is empty
+    none = torch.zeros_like(ends)
+    num_slots = max(1, int(ends.max()))  # also if every row is empty
     if method.readout == "shifted":
-        layout = next_layout(order, num_known, lengths - num_known, none, num_slots)
+        layout = next_layout(order, num_known, ends - num_known, none, num_slots)
         logits = method.logits(net, tokens, layout)
     elif method.readout == "left":
-        logits = method.logits(net, tokens, next_layout(order, lengths, none, none, num_slots))
+        logits = method.logits(net, tokens, next_layout(order, ends, none, none, num_slots))
     else:
         before = rank[:, None] > rank
         same_slot = torch.eye(length, dtype=torch.bool, device=tokens.device)
@@ -251,7 +251,5 @@ def teacher_forced_order(
         state.tokens = tokens.masked_fill(state.tokens == net.mask_id, net.mask_id)
 
     every_row = torch.arange(len(tokens), device=tokens.device)
-    decode(
-        net, method, decoding, state, every_row, partial(candidates_of_every_slot, net, method), set_tokens
-    )
+    decode(net, method, decoding, state, every_row, partial(reference_logits, net, method), set_tokens)
     return state.order

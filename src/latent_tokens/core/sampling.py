@@ -34,7 +34,9 @@ from latent_tokens.core.order import Draw, is_random, is_refreshable, promote, s
 from latent_tokens.core.policies import PolicyInput, choose_latents
 from latent_tokens.core.state import PlannedStep, State, plan_steps, start
 
-TOLERANCE = 1e-5  # more than the rounding of a network in float32
+# Differences below these are rounding of a network in float32, and depend on the batch (D-43, ties).
+CONFIDENCE_RTOL = 1e-5  # of confidences, relative to the largest
+LOGIT_ATOL = 1e-5  # of the logits of tokens, at temperature 0
 LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
 SMALLEST = 0.1  # a smaller confidence has the tolerance of this one: it is a difference of probabilities
 
@@ -80,7 +82,7 @@ def generate(
         ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
     """
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
-    every_slot = partial(candidates_of_every_slot, net, method)
+    every_slot = partial(reference_logits, net, method)
     every_row = torch.arange(len(tokens), device=tokens.device)
     decode(net, method, decoding, state, every_row, every_slot, on_step, stop)
     return finish(state)
@@ -115,47 +117,51 @@ def decode(
     uniform = state.streams.uniform
     num_to_decode = state.num_masked
     for plan in plan_steps(method, decoding, state, rows):
-        host, step = plan.host, plan.on_device
+        host, counts = plan.host, plan.on_device
         takes_all = plan.takes_all(len(state.tokens))
-        tokens = state.tokens if takes_all else state.tokens[step.rows]
-        order = state.order if takes_all else state.order[step.rows]
+        tokens = state.tokens if takes_all else state.tokens[counts.rows]
+        order = state.order if takes_all else state.order[counts.rows]
 
         # Lines 6-9: arrange [clean | latents | candidates].
-        arranged = PolicyInput(order, step.num_clean, step.num_masked, step.candidates, step.latents, tokens)
+        given = (counts.num_clean, counts.num_masked, counts.candidates, counts.latents)
+        arranged = PolicyInput(order, *given, tokens)
         noise = partial(uniform, host.rows, host.num_masked - host.candidates) if is_policy_random else None
         layout = plan.layout(choose_latents(decoding.latent_policy, arranged, noise))
 
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
         draw = partial(uniform, host.rows, host.candidates)
-        candidates = Candidates(logits, layout, step.candidates, tokens, step.number, draw)
+        candidates = Candidates(logits, layout, counts.candidates, tokens, counts.number, draw)
 
         # Line 11: choose the most confident candidates, sample their tokens.
         confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, draw)
-        picks = most_confident(candidates, confidence, step.count, int(host.count.max()), tolerance)  # (A, T)
+        most = int(host.count.max())
+        picks = most_confident(candidates, confidence, counts.count, most, tolerance)  # (A, T)
         drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
-        entries = step.num_clean[:, None] + picks
+        entries = counts.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = None  # (A, T); None is all
         if not plan.is_even:
-            is_decoded = torch.arange(picks.shape[1], device=order.device) < step.count[:, None]
+            is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
         new_tokens = write_tokens(tokens, positions, drawn, is_decoded)
         if not plan.keeps_order:
-            order = promote(order, step.num_clean, entries, step.count)
+            order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
-            start = int(host.num_clean[0] + host.count[0]) if plan.is_even else step.num_clean + step.count
-            order = shuffle(order, start, uniform(host.rows, host.num_masked - host.count))
-        state.update(None if takes_all else step.rows, new_tokens, order, step.count, step.num_shown)
+            first = counts.num_clean + counts.count
+            if plan.is_even:
+                first = int(host.num_clean[0] + host.count[0])
+            order = shuffle(order, first, uniform(host.rows, host.num_masked - host.count))
+        state.update(None if takes_all else counts.rows, new_tokens, order, counts.count, counts.num_shown)
 
         if on_step is not None:
             look = partial(method.logits, net, tokens, layout)
             if is_decoded is not None:
                 positions = positions.masked_fill(~is_decoded, -1)
                 drawn = drawn.masked_fill(~is_decoded, -1)
-            on_step(Step(step.rows, step.number, layout, step.candidates, positions, drawn, look))
-        if stop is not None and stop(step.rows, new_tokens):
+            on_step(Step(counts.rows, counts.number, layout, counts.candidates, positions, drawn, look))
+        if stop is not None and stop(counts.rows, new_tokens):
             return
 
 
@@ -165,7 +171,7 @@ def finish(state: State) -> Generated:
     return Generated(*(x.clone() for x in (state.tokens, state.order, state.processed, state.steps)))
 
 
-def candidates_of_every_slot(
+def reference_logits(
     net: Denoiser,
     method: Method,
     plan: PlannedStep,
@@ -195,7 +201,7 @@ def write_tokens(
 def confidence_of_step(
     decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"], draw: Draw
 ) -> tuple[Confidence, float]:
-    """Return the confidence of a step, and its tolerance: the largest difference of equal confidences.
+    """Return the confidence of a step, and the largest difference of equal ones, relative to their size.
 
     Noise falls linearly to 0 in the last step, and leaves no equal ones.
 
@@ -206,9 +212,9 @@ def confidence_of_step(
         draw: returns noise, one number per candidate. It is drawn only if the decoding has noise.
     """
     if not decoding.confidence_noise:
-        return decoding.confidence, TOLERANCE
-    step = plan.on_device
-    share_left = (step.num_masked - step.count).double() / num_to_decode[step.rows]
+        return decoding.confidence, CONFIDENCE_RTOL
+    counts = plan.on_device
+    share_left = (counts.num_masked - counts.count).double() / num_to_decode[counts.rows]
     return annealed(decoding.confidence, decoding.confidence_noise * share_left, draw()), 0.0
 
 
@@ -302,7 +308,7 @@ def sort_descending(values: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
 
 
 def sample_tokens(
-    candidates: Float[Tensor, "A K V"],
+    logits: Float[Tensor, "A K V"],
     picks: Int[Tensor, "A T"],
     decoding: Decoding,
     noise: Float[Tensor, "A T"],
@@ -312,9 +318,8 @@ def sample_tokens(
     Raises:
         ValueError: the logits are not finite.
     """
-    logits = candidates
-    if candidates.shape[1] > 1:
-        logits = candidates.gather(1, picks[:, :, None].expand(-1, -1, candidates.shape[-1]))  # (A, T, V)
+    if logits.shape[1] > 1:
+        logits = logits.gather(1, picks[:, :, None].expand(-1, -1, logits.shape[-1]))  # (A, T, V)
     largest = logits.amax(-1, keepdim=True)
     if not math.isfinite(largest.sum()):  # as it is if one of them is not
         raise ValueError(
@@ -322,7 +327,7 @@ def sample_tokens(
             "its weights have diverged, or are corrupt"
         )
     if decoding.temperature == 0:
-        return (logits >= largest - TOLERANCE).byte().argmax(-1)  # of equal ones the lowest id
+        return (logits >= largest - LOGIT_ATOL).byte().argmax(-1)  # of equal ones the lowest id
     if decoding.temperature != 1:
         logits = (logits - largest) / decoding.temperature
     probabilities = logits.softmax(-1)

@@ -77,7 +77,7 @@ class State:
     lengths: Int[Tensor, " B"]
     sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes
     steps: Int[Tensor, " B"]  # steps taken
-    processed: Int[Tensor, " B"]  # tokens processed, summed over steps
+    processed: Int[Tensor, " B"]  # slots of the input, cached or not, summed over steps (D-30)
     streams: Streams
 
     @property
@@ -100,7 +100,7 @@ class State:
             tokens: their tokens after the step.
             order: their order after the step.
             count: how many tokens each of them decoded.
-            num_shown: how many slots the network processed of each.
+            num_shown: how many slots the input had of each.
         """
         if rows is None:
             self.tokens = tokens
@@ -148,7 +148,7 @@ def start(
     streams = Streams(seed, rows)
     draw = partial(streams.uniform, everyone, masked.sum(1))
     order = first_order(order_of(method, decoding), known, lengths, draw)
-    sizes = sizes_of_steps(decoding.rule.tokens, masked, draw)
+    sizes = sizes_of_steps(decoding.selection.tokens, masked, draw)
     if blocks_of(method, decoding) is not None and sizes.numel():
         sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block, so there may be more of them
     block = block_of(method.attention)

@@ -303,7 +303,7 @@ def answer(
 
 def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | None:
     """Return `paper_cost`, or None for several tokens per step or blocks, which the formula does not have."""
-    if decoding.rule.tokens != 1 or blocks_of(method, decoding) is not None:
+    if decoding.selection.tokens != 1 or blocks_of(method, decoding) is not None:
         return None
     return paper_cost(length, shown_candidates(method, decoding), shown_latents(method, decoding))
 

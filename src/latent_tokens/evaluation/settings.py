@@ -225,8 +225,8 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    if decoding.rule.tokens != 1:
-        settings["tokens_per_step"] = decoding.rule.tokens
+    if decoding.selection.tokens != 1:
+        settings["tokens_per_step"] = decoding.selection.tokens
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise
     if is_off_distribution(method, decoding.latents):

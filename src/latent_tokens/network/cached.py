@@ -26,7 +26,7 @@ class Layer(Protocol):
     def residual_and_mlp(self, x: Tensor, mixed: Tensor) -> Tensor: ...
 
 
-class CachedDecoder:
+class CachedLogits:
     """Computes the logits of candidates, step after step, and keeps keys and values that never change.
 
     These are those of clean slots, and with a shifted readout those of all slots. The others are written

@@ -25,9 +25,9 @@ from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.sampling import Stop, decode, finish
 from latent_tokens.core.state import PlannedStep, State, start
-from latent_tokens.network.cached import CachedDecoder
+from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
-from latent_tokens.network.hf import CachedModel, HuggingFaceDenoiser, supports_cache
+from latent_tokens.network.hf import HuggingFaceCachedLogits, HuggingFaceDenoiser, supports_cache
 from latent_tokens.network.kernels import has_hooks, packed_weights
 from latent_tokens.network.memory import bucket_by_length, decoding_rows
 from latent_tokens.network.transformer import Transformer, select_slots
@@ -96,7 +96,7 @@ def generate(
         state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
         every_row = torch.arange(len(tokens), device=tokens.device)
         with torch.inference_mode():
-            cached = CachedModel(inner, method, every_row)
+            cached = HuggingFaceCachedLogits(inner, method, every_row)
             decode(inner, method, decoding, state, every_row, cached, on_step, stop)
         return finish(state)
     if not isinstance(inner, Transformer) or not is_plain(inner) or method.readout == "left":
@@ -171,12 +171,12 @@ class FastCandidateLogits:
         self.table = table
         self.sees_all = agree(method.attention, bidirectional, length)
         is_cached = is_cacheable(method.attention)
-        self.cache = CachedDecoder(net, method, rows, length, table) if is_cached else None
+        self.cache = CachedLogits(net, method, rows, length, table) if is_cached else None
 
     def __call__(
         self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
     ) -> Float[Tensor, "A K V"]:
-        of_candidates = self.of_all_slots if self.cache is None else self.cache
+        of_candidates = self.without_cache if self.cache is None else self.cache
         logits = of_candidates(plan, tokens, layout).double()  # (N, V)
         logits[:, self.net.mask_id :] = -torch.inf
 
@@ -188,7 +188,7 @@ class FastCandidateLogits:
         index = torch.from_numpy((k.cumsum() - k)[:, None] + rank)  # (A, K)
         return logits[index.to(logits.device, non_blocking=True)]
 
-    def of_all_slots(
+    def without_cache(
         self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
     ) -> Float[Tensor, "N V"]:
         """Return the candidates' logits, row by row, without a cache."""

@@ -403,7 +403,7 @@ def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
     return net.cache_argument is not None and not net.training and is_exact and is_plain
 
 
-class CachedModel:
+class HuggingFaceCachedLogits:
     """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`).
 
     It keeps keys and values that never change: those of clean slots, and with a shifted readout those of all

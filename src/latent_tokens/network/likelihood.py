@@ -18,7 +18,7 @@ from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Streams
 from latent_tokens.network.fast import FastCandidateLogits, is_plain, qkv_table
-from latent_tokens.network.hf import CachedModel, HuggingFaceDenoiser, supports_cache
+from latent_tokens.network.hf import HuggingFaceCachedLogits, HuggingFaceDenoiser, supports_cache
 from latent_tokens.network.transformer import Transformer
 
 
@@ -127,12 +127,12 @@ def cached_logits(
     """
     n = method.default_latents if latents is None else latents
     is_exact = is_cacheable(method.attention) and method.readout != "left"
-    if fits_one_pass(method, n) or not is_exact:
+    if fits_one_pass(method, n, tokens.shape[1]) or not is_exact:
         return None
     inner = unwrap(net)
     rows = torch.arange(len(tokens), device=tokens.device)
     if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
-        return CachedModel(inner, method, rows)
+        return HuggingFaceCachedLogits(inner, method, rows)
     if isinstance(inner, Transformer) and is_plain(inner):
         table = qkv_table(inner, *tokens.shape)
         return FastCandidateLogits(inner, method, rows, tokens.shape[1], table)

@@ -77,7 +77,7 @@ class State:
     lengths: Int[Tensor, " B"]
     sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes
     steps: Int[Tensor, " B"]  # steps taken
-    processed: Int[Tensor, " B"]  # slots of the input, cached or not, summed over steps (D-30, cost of cached tokens)
+    processed: Int[Tensor, " B"]  # slots of the input, cached or not, summed over steps
     streams: Streams
 
     @property

@@ -69,7 +69,7 @@ INTERNAL = {
     "reference generate": ("sampling.generate", "core.sampling.generate"),
     "read_lines": ("storage.read_lines",),
     "saved_states": ("training.checkpoint.saved_states",),
-    "page_with": ("web.page.page_with", "web.trace_page.page_with"),
+    "page_with": ("web.page.page_with", "web.trace_page.page_with", "page.document.page_with"),
     "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
     "recipes": ("paper.recipes.recipes", "paper.design.recipes.recipes"),
     "every_recipe": ("paper.recipes.every_recipe", "paper.design.recipes.every_recipe"),

@@ -2,7 +2,7 @@
 
     python scripts/font.py
 
-writes src/latent_tokens/web/font.css, at most 60 kB. Figures and pictures of matplotlib have the same font.
+writes src/latent_tokens/page/font.css, at most 60 kB. Figures and pictures of matplotlib have the same font.
 The DejaVu fonts may be changed and redistributed (Bitstream Vera license).
 """
 
@@ -16,8 +16,8 @@ from fontTools import subset
 from fontTools.ttLib import TTFont
 from matplotlib import get_data_path
 
+from latent_tokens.page.document import FOLDER
 from latent_tokens.storage import write_atomic
-from latent_tokens.web.page import FOLDER
 
 FONT_CSS = FOLDER / "font.css"
 CHARACTERS = "".join(map(chr, range(0x20, 0x7F))) + "\u00a0\u00d7\u2013\u2190\u2192\u2212\u232b\u2713\u2715"

@@ -420,7 +420,6 @@ REFUSED = [
     ("evaluate sudoku-6-scdm --latents 0 --latent-policy relevant", "there are no latent tokens to choose"),
     ("evaluate sudoku-6-scdm --evaluator trigrams", "--evaluator trigrams: is for generated text"),
     ("sample sudoku-6-scdm --prompt a", "--prompt a: is for text"),
-    ("serve --task my_task:Mine --no-open", "--task my_task:Mine: is for run directories. Name one."),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
     ("bench --lengths", "--lengths: is empty"),
     ("demo --scale large", "--scale large: must be one of full, smoke"),

@@ -106,7 +106,7 @@ def test_the_demo_needs_no_extra():
         for extra in extras.values()
         for requirement in extra
     } - {"latent_tokens"}
-    assert {"transformers", "fastapi", "pytest"} <= names
+    assert {"transformers", "peft", "pytest"} <= names
     code = (
         f"import sys\nsys.modules |= dict.fromkeys({sorted(names)!r})\n"
         "from latent_tokens import demo\nfrom latent_tokens.commands.demo import run_demo"

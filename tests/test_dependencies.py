@@ -16,7 +16,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = [
     *PROJECT["dependencies"],
     *PROJECT["optional-dependencies"]["text"],
-    *PROJECT["optional-dependencies"]["web"],
     *PROJECT["optional-dependencies"]["lm-eval"],
     *PROJECT["optional-dependencies"]["lora"],
 ]
@@ -24,7 +23,7 @@ OURS = [
 
 def test_every_dependency_is_bounded_and_listed():
     page = (ROOT / "docs" / "dependencies.md").read_text()
-    listed = re.findall(r"^\| ([a-z_]+)(?: \(extra `(?:text|web|lm-eval|lora)`\))? \|", page, re.M)
+    listed = re.findall(r"^\| ([a-z_]+)(?: \(extra `(?:text|lm-eval|lora)`\))? \|", page, re.M)
     assert listed[1:] == [re.match(r"[a-z_]+", one)[0] for one in OURS]
     for one in OURS:
         assert re.fullmatch(r"[a-z_]+>=[0-9.]+,<[0-9.]+", one), one
@@ -39,7 +38,7 @@ def test_every_extra_that_is_named_exists():
         for listed in re.findall(r"-e ['\"]\.\[([a-z,-]+)\]", path.read_text())
         for extra in listed.split(",")
     }
-    assert {"web", "text"} <= named <= set(PROJECT["optional-dependencies"])
+    assert {"text", "lm-eval"} <= named <= set(PROJECT["optional-dependencies"])
 
 
 @pytest.mark.parametrize("module", ["latent_tokens", "latent_tokens.cli"])

@@ -8,8 +8,8 @@ import pytest
 from helpers.engine import Case, bundled, first_difference, puzzle
 from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.page.document import hashes, read_asset
 from latent_tokens.trace.record import trace
-from latent_tokens.web.page import hashes, read_asset
 
 pytestmark = pytest.mark.slow
 ADDRESS = "http://engine.test/"

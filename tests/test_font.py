@@ -6,7 +6,7 @@ import re
 
 from fontTools.ttLib import TTFont
 
-from latent_tokens.web.page import page, policy, read_asset
+from latent_tokens.page.document import document_with, policy, read_asset
 
 MOST_BYTES = 60_000
 LICENSE = 13  # its number in the name table
@@ -34,5 +34,6 @@ def test_font_has_the_characters_of_the_page():
 
 
 def test_font_is_allowed_by_the_policy():
-    assert '@font-face { font-family: "Page";' in page()
-    assert "font-src data:" in policy(page())
+    page = document_with({})
+    assert '@font-face { font-family: "Page";' in page
+    assert "font-src data:" in policy(page)

@@ -15,12 +15,12 @@ from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.sampling import generate
 from latent_tokens.data.loading import as_tensors
+from latent_tokens.page.document import MOST_BYTES, page_with
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
-from latent_tokens.trace.boards import EXAMPLES, check, examples, measured, view
+from latent_tokens.trace.boards import EXAMPLES, examples, measured, view
 from latent_tokens.trace.drawing import LAST_MS, animation, moments, strip
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, has_free_latents, trace
-from latent_tokens.web.trace_page import MOST_BYTES, page_with
 
 PUZZLE = EXAMPLES[4][1]
 ALMOST = "641.3232541613462525...3512364463251"
@@ -279,14 +279,6 @@ def test_equations_are_broken_where_they_are_not_true(answer, wrong):
     tokens[drawn.positions[len(answer)]] = 2
     assert bool(task.verify(tokens)) == bool(wrong)
     assert "".join(answer[cell] for cell in drawn.broken(tokens)) == "".join(wrong)
-
-
-def test_a_puzzle_that_contradicts_itself_says_where():
-    task = TASKS["sudoku-4"]
-    problem, conflicts = check(task, "11............1.")
-    assert conflicts == [0, 1]
-    assert problem.known.sum() == 3
-    assert check(task, PUZZLE)[1] == []
 
 
 @pytest.mark.parametrize(

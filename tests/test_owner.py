@@ -22,7 +22,7 @@ HOLDING = {
     "examples/tour.ipynb",
     "pyproject.toml",
     "src/latent_tokens/sharing/hub_methods.py",
-    "src/latent_tokens/web/page.html",
+    "src/latent_tokens/page/page.html",
     "tests/test_page.py",
 }
 

@@ -67,3 +67,18 @@ def test_page_refuses_other_tasks_in_one_line(tmp_path, monkeypatch, capsys, tas
     assert line.startswith("latent-tokens: run: A page decodes with models of sudoku-4, ")
     assert line.endswith(" or record one decode: latent-tokens trace RUN PUZZLE -o FILE.")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_page_runs_its_own_scripts_and_requests_nothing(tmp_path):
+    file = tmp_path / "page.html"
+    assert main(["page", "sudoku-6-scdm", "-o", str(file)]) == 0
+    text = file.read_text()
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">', text)
+    directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
+    assert directives["default-src"] == "'none'"
+    assert "connect-src" not in directives
+    sources = directives["script-src"].split()
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
+    assert len(sources) == len(scripts) + 1 == 4
+    assert all(source.startswith("'sha256-") for source in sources[:-1])
+    assert sources[-1] == "'wasm-unsafe-eval'"

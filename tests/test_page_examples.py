@@ -13,11 +13,11 @@ from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, s
 from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import watched
+from latent_tokens.page.curves import curves
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
 from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, compared, measure, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
-from latent_tokens.web.curves import curves
 
 sys.path.append(str(ROOT / "scripts"))
 

@@ -28,9 +28,9 @@ from latent_tokens import METHODS, SIZES, TASKS, Transformer, save_pretrained
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.page import models
+from latent_tokens.page.document import page_with
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
-from latent_tokens.web import inlined
-from latent_tokens.web.trace_page import page_with
 
 NINE = "003020600900305001001806400008102900700000008006708200002609500800203009005010300"
 
@@ -50,13 +50,13 @@ def dial(page):
 
 
 def test_models_that_do_not_fit_a_page_have_a_reason(six, monkeypatch):
-    assert inlined.why_recorded([six, six]) == ""
+    assert models.why_recorded([six, six]) == ""
     one_model = (find(six.name) / "model.safetensors").stat().st_size
-    monkeypatch.setattr(inlined, "MOST_WEIGHTS", one_model)
-    assert inlined.why_recorded([six, six]) == ""
-    monkeypatch.setattr(inlined, "MOST_WEIGHTS", one_model - 1)
+    monkeypatch.setattr(models, "MOST_WEIGHTS", one_model)
+    assert models.why_recorded([six, six]) == ""
+    monkeypatch.setattr(models, "MOST_WEIGHTS", one_model - 1)
     assert re.fullmatch(
-        r"The weights have 1\.6 MB, more than the 2 MB that fit a page\.", inlined.why_recorded([six])
+        r"The weights have 1\.6 MB, more than the 2 MB that fit a page\.", models.why_recorded([six])
     )
 
 
@@ -64,15 +64,15 @@ def test_networks_that_the_page_cannot_compute_have_a_reason(six):
     net = Transformer(SIZES["pico"], TASKS["sudoku-6"].vocab_size, 36)
     net.method = METHODS["scdm"]
     unsaved = LoadedModel("unsaved", net, TASKS["sudoku-6"])
-    assert "saved models of the built-in network" in inlined.why_recorded([unsaved])
+    assert "saved models of the built-in network" in models.why_recorded([unsaved])
     net.folder = find(six.name)
-    assert inlined.why_recorded([unsaved]) == ""
+    assert models.why_recorded([unsaved]) == ""
     net.method = replace(METHODS["scdm"], attention=lambda query, key, num_clean: key <= query)
-    assert "built-in attention masks" in inlined.why_recorded([unsaved])
+    assert "built-in attention masks" in models.why_recorded([unsaved])
     net = Transformer(SIZES["pico"], TASKS["zebra-3"].vocab_size, TASKS["zebra-3"].length)
     net.method = METHODS["scdm"]
     zebra = LoadedModel("zebra", net, TASKS["zebra-3"])
-    assert "models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only" in inlined.why_recorded([zebra])
+    assert "models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only" in models.why_recorded([zebra])
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_trace_page_of_other_weights_has_no_measured_example(opened, six, tmp_pa
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 def test_trace_page_without_a_model_states_why_its_slider_is_fixed(opened, tmp_path, monkeypatch, viewport):
     nine = model("sudoku-9-scdm")
-    monkeypatch.setattr(inlined, "MOST_WEIGHTS", 1_000_000)
+    monkeypatch.setattr(models, "MOST_WEIGHTS", 1_000_000)
     traces = [decoded(nine, NINE, latents=latents, candidates=8) for latents in (0, "all")]
     file = tmp_path / "trace.html"
     caption = "Chosen <example>: 40 of 150 & more"

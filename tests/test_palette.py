@@ -7,10 +7,10 @@ from PIL import Image, ImageColor
 
 from helpers.page import SIX, model
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.page.document import read_asset
 from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.trace.drawing import strip
 from latent_tokens.trace.record import DecodeRequest, trace
-from latent_tokens.web.page import read_asset
 
 
 def test_page_css_has_the_colors_of_the_palette():

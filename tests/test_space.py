@@ -9,7 +9,7 @@ from PIL import Image
 
 from helpers.documentation import ROOT
 
-PAGE = (ROOT / "src/latent_tokens/web/page.html").read_text()
+PAGE = (ROOT / "src/latent_tokens/page/page.html").read_text()
 
 
 def test_make_space_writes_a_static_space(tmp_path):
@@ -25,7 +25,7 @@ def test_make_space_writes_a_static_space(tmp_path):
 
 def test_picture_of_links_to_the_page_has_its_size():
     address = re.search(r'<meta property="og:image" content="([^"]+)">', PAGE)[1]
-    assert address.startswith("https://OWNER.github.io/latent-tokens/page/")
+    assert address.endswith(".github.io/latent-tokens/page/card.png")
     with Image.open(ROOT / "docs" / address.rpartition("/")[2]) as card:
         size = [re.search(rf'"og:image:{side}" content="(\d+)"', PAGE)[1] for side in ("width", "height")]
         assert [str(length) for length in card.size] == size

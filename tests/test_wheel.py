@@ -107,9 +107,7 @@ def test_the_wheel_holds_what_it_must_and_no_more(wheel):
         for file in package.rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert files == {
-        name for name in names if ".dist-info/" not in name
-    }  # also pages and pictures of web/, if any
+    assert files == {name for name in names if ".dist-info/" not in name}  # also the files of the page
     for minor in (11, 12, 13):
         assert f"Programming Language :: Python :: 3.{minor}" in about
 

@@ -8,8 +8,8 @@ const GLOBALS =
 // The globals of a browser that the page uses.
 const BROWSER =
   "CanvasRenderingContext2D ClipboardEvent Element Event HTMLElement HTMLInputElement HTMLScriptElement " +
-  "HTMLSelectElement HTMLTemplateElement KeyboardEvent RequestInit ResizeObserver Response SVGElement " +
-  "SVGPathElement TextDecoderStream URLSearchParams addEventListener clearTimeout fetch getComputedStyle " +
+  "HTMLSelectElement HTMLTemplateElement KeyboardEvent ResizeObserver SVGElement " +
+  "SVGPathElement URLSearchParams addEventListener clearTimeout getComputedStyle " +
   "history localStorage location matchMedia navigator requestAnimationFrame window";
 
 /** @param {string} list */

@@ -24,6 +24,7 @@ from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.rows import Row, append_result, read_results
 from latent_tokens.network.kernels import resolve_precision
+from latent_tokens.page.document import page_with
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.sharing.card import write_card
@@ -33,7 +34,6 @@ from latent_tokens.trace.boards import chosen
 from latent_tokens.trace.frozen import compared, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, Trace, trace
 from latent_tokens.training.loop import fit
-from latent_tokens.web.trace_page import page_with
 
 Settings = tuple[tuple[OrderName, int], ...]
 

@@ -21,7 +21,6 @@ from latent_tokens.commands.page import Page, run_page
 from latent_tokens.commands.reproduce import run_reproduce
 from latent_tokens.commands.results import Results, run_results
 from latent_tokens.commands.sample import Sample, run_sample
-from latent_tokens.commands.serve import Serve, run_serve
 from latent_tokens.commands.solve import Solve, run_solve
 from latent_tokens.commands.trace import Trace, run_trace
 from latent_tokens.commands.train import Train, run_train
@@ -36,7 +35,6 @@ COMMANDS: dict[str, type] = {
     "results": Results,
     "sample": Sample,
     "solve": Solve,
-    "serve": Serve,
     "page": Page,
     "trace": Trace,
     "demo": DemoConfig,
@@ -56,7 +54,6 @@ DESCRIPTIONS = {
     "results": "Print the results of several runs as one table, or write them as CSV.",
     "sample": "Draw samples from a model and print them.",
     "solve": "Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.",
-    "serve": "Serve the interactive demo: watch models decode puzzles in a browser.",
     "page": "Write one HTML file in which models decode puzzles in the browser, without a server.",
     "trace": "Record one decode as an HTML page, an animation or a picture.",
     "demo": "Train a 6x6 Sudoku model and plot accuracy against the number of latent tokens.",
@@ -93,7 +90,6 @@ EXAMPLES = {  # two of each command; "" is the program itself
         "sample runs/text --prompt 'Once upon a time' --show",
     ),
     "solve": (f"solve {PUZZLE} --latents all", f"solve {PUZZLE} --latents 4 --candidates 4"),
-    "serve": ("serve", "serve runs/four --port 0 --no-open"),
     "page": ("page --open", "page runs/four sudoku-6-scdm -o four.html"),
     "trace": (
         f"trace sudoku-6-scdm {PUZZLE} --latents all -o trace.html",
@@ -125,7 +121,6 @@ RUN: dict[type, Callable[[Any], int]] = {
     Results: run_results,
     Sample: run_sample,
     Solve: run_solve,
-    Serve: run_serve,
     Page: run_page,
     Trace: run_trace,
     DemoConfig: run_demo,

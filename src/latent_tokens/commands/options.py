@@ -23,13 +23,13 @@ from tyro.constructors import (
 )
 
 METAVARS = {
-    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE", "port": "PORT",
+    "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE",
     "experiment": "NAME", "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]",
     "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE", "start": "RUN",
     "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
     "tasks": "TASK [TASK ...]", "include_path": "DIR", "model": "MODEL", "queue": "FILE",
-    "license": "LICENSE", "host": "HOST", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
+    "license": "LICENSE", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
 # Of names with two meanings.
 OF_COMMANDS = {
@@ -40,7 +40,7 @@ OF_COMMANDS = {
 }
 NEW_NAMES = {"judge": "evaluator", "start": "from"}  # the flag of a field, whose name is an alias
 SCALARS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
-WORDS = {"N": "a whole number", "X": "a number", "PORT": "a port number"}
+WORDS = {"N": "a whole number", "X": "a number"}
 IS_POSITIONAL = Positional[int].__metadata__[0]  # type: ignore[attr-defined]
 
 

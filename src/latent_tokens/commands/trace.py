@@ -49,10 +49,10 @@ class Trace:
 
 def run_trace(command: Trace) -> int:
     """Run `latent-tokens trace`. Write the files, and print the verdicts and the paths."""
+    from latent_tokens.page.document import page_with
     from latent_tokens.storage import write_atomic
     from latent_tokens.trace.drawing import animation, strip
     from latent_tokens.trace.record import trace
-    from latent_tokens.web.trace_page import page_with
 
     # Check the names of the files.
     outputs = {".html": command.out, ".gif": command.gif, ".png": command.png}

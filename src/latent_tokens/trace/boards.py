@@ -212,15 +212,6 @@ def sequence_view(task: TaskBase | CompactZebra, problem: Examples) -> View:
     return View("sequence", tuple(range(length)), length, task.symbols, lambda tokens: [])
 
 
-def check(task: Solvable, text: str) -> tuple[Examples, list[int]]:
-    """Return the problem as it is written, and the conflicting cells of a board. Raise as `task.encode`."""
-    if not isinstance(task, Sudoku):
-        return task.encode(text), []
-    givens = task.grid.read(text)
-    problem = task.infilling(givens.clip(0).astype(np.uint8)[None], givens[None] >= 0)
-    return problem, np.flatnonzero(task.grid.clashing(givens) & (givens >= 0)).tolist()
-
-
 def examples(task: Solvable) -> list[str]:
     """Return example puzzles, as `task.encode` reads them."""
     if isinstance(task, Sudoku | SudokuPuzzle):

@@ -101,14 +101,6 @@ class Trace(TypedDict):
     end: End
 
 
-class Brief(TypedDict):
-    """A decode without its steps: the answer's token of each cell."""
-
-    start: Start
-    end: End
-    tokens: list[int]
-
-
 class Tell(Protocol):
     """Receives the events of a decode: `start`, a `frame` per step, `end`."""
 
@@ -326,14 +318,3 @@ def trace(request: DecodeRequest) -> Trace:
     watch(request, lambda kind, payload: events.append(payload))
     start, *frames, end = events
     return {"start": cast(Start, start), "frames": cast(list[Frame], frames), "end": cast(End, end)}
-
-
-def brief(request: DecodeRequest, on_step: Callable[[Step], None]) -> Brief:
-    """Decode a puzzle and return its trace without the steps, and the tokens of the answer."""
-    result, seconds = decode(request, on_step)
-    tokens = result.tokens[0].tolist()
-    return {
-        "start": start_of(request),
-        "end": end_of(request, result, seconds),
-        "tokens": [tokens[position] for position in request.view.positions],
-    }

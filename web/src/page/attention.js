@@ -5,7 +5,7 @@ import { BoardGrid } from "./board.js";
 import { SIDE, between, boardOf } from "./cell_view.js";
 import { $, el, find, plural, svg, write } from "./dom.js";
 import { PATTERNS, REASONS, attendedBy, inputOf, numLatents, placeIn, rankIn, wordsOf } from "./pattern.js";
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 import { readSudoku } from "./sudoku.js";
 
 /** @typedef {import("./types.js").PageRecord} PageRecord */

@@ -5,7 +5,7 @@ import { BoardGrid } from "./board.js";
 import { BOX, SIDE, between, boardOf, discarded, ratesOf } from "./cell_view.js";
 import { $, disable, find, onPress, percent, plural, svg, write } from "./dom.js";
 import { bars } from "./lane_view.js";
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 import { readSudoku, sharedUnit } from "./sudoku.js";
 import { placeOf } from "./trace.js";
 

@@ -37,11 +37,11 @@ export class Comparison {
     return this.watch.lanes.length > 1;
   }
 
-  /** Whether B can show the board of A: the page has B's model, which can infill. */
+  /** Whether B can show the board of A: its model can infill. */
   get isSameOffered() {
     const { lanes, puzzle } = this.watch;
     if (!this.isOn || !this.same || !puzzle.isSudoku) return false;
-    return lanes[1].model.in_page && !lanes[1].model.continues_prefix;
+    return !lanes[1].model.continues_prefix;
   }
 
   /** Whether B shows the board of A. */

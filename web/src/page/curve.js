@@ -1,10 +1,10 @@
 /** The tab Curve: accuracy over cost. It opens with stored curves, and measures others beside them. */
 
 import { $, disable, el, find, number, offer, onPress, percent, shortName, times, write } from "./dom.js";
+import { Fault } from "./fault.js";
 import { measure, numWorkers } from "./measure.js";
 import { legend, plot } from "./plot.js";
 import { MOST_CURVES, SeriesList, seriesName, seriesOf } from "./series.js";
-import { Fault, events, query } from "./server.js";
 import { CANDIDATES, isAdaptive, ordersFor } from "./settings.js";
 import { count } from "./turns.js";
 
@@ -24,7 +24,6 @@ const WORDS = {
     "Each sample is a generated puzzle with one solution, decoded at temperature 0. " +
     "It is correct if it is solved.",
 };
-const PROBLEMS = "Each sample is a generated problem of this task. It is correct if the answer is.";
 
 export class Curve {
   run = $("#curve-run");
@@ -110,18 +109,16 @@ export class Curve {
   /** Put the wished settings in force, as far as the model allows. */
   fit() {
     const { entry, wished } = this;
-    const puzzles = entry.in_page && !entry.continues_prefix ? (this.puzzles[entry.task] ?? []) : [];
-    const isBoard = entry.kind === "sudoku";
-    const sampled = isBoard ? "boards from an empty grid" : "generated problems answered";
+    const puzzles = entry.continues_prefix ? [] : (this.puzzles[entry.task] ?? []);
     /** @type {[string, string][]} */
     const solved = puzzles.length ? [["solved", "puzzles solved"]] : [];
-    offer(this.kind, [["sampled", sampled], ...solved], wished.measure);
+    offer(this.kind, [["sampled", "boards from an empty grid"], ...solved], wished.measure);
     offer(this.order, ordersFor(entry), wished.order);
     this.candidates.disabled = !isAdaptive(this.order.value);
     this.candidates.value = this.candidates.disabled ? "1" : wished.candidates;
     this.count.max = String(this.measured === "solved" ? puzzles.length : 1000);
     if (Number(this.count.value) > Number(this.count.max)) this.count.value = this.count.max;
-    write($("#curve-about"), isBoard ? WORDS[this.measured] : PROBLEMS);
+    write($("#curve-about"), WORDS[this.measured]);
   }
 
   /** Add the series of the chosen settings. */
@@ -139,7 +136,7 @@ export class Curve {
     this.draw();
     try {
       const tell = (/** @type {Point} */ point) => this.take(series, point);
-      await (this.entry.in_page ? this.inPage : this.onServer).call(this, control.signal, tell);
+      await this.decodeSamples(control.signal, tell);
       const shares = [...series.points.values()].map(
         (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`,
       );
@@ -160,7 +157,7 @@ export class Curve {
    * @param {AbortSignal} signal
    * @param {(point: Point) => void} tell
    */
-  inPage(signal, tell) {
+  decodeSamples(signal, tell) {
     const { entry, order, candidates, seed } = this;
     while (this.engines.length < numWorkers()) this.engines.push(this.makeEngine());
     const puzzles = this.measured === "solved" ? this.puzzles[entry.task] : null;
@@ -168,18 +165,6 @@ export class Curve {
     const settings = { candidates: count(candidates.value), order: name, seed: Number(seed.value) };
     const plan = { model: entry, count: Number(this.count.value), puzzles, settings };
     return measure(this.engines, plan, signal, tell);
-  }
-
-  /**
-   * @param {AbortSignal} signal
-   * @param {(point: Point) => void} tell
-   */
-  async onServer(signal, tell) {
-    const values = { model: this.model, count: this.count, candidates: this.candidates, order: this.order };
-    const texts = Object.entries({ ...values, seed: this.seed }).map(([name, { value }]) => [name, value]);
-    for await (const [name, data] of events(`/api/curve?${query(Object.fromEntries(texts))}`, signal)) {
-      if (name === "point") tell(/** @type {Point} */ (data));
-    }
   }
 
   /**

@@ -1,12 +1,19 @@
 /** Decodes for lanes. The latest decodes are kept. */
 
 import { hasArrived, traceOf } from "./decode.js";
-import { Fault, query } from "./server.js";
+import { Fault } from "./fault.js";
 
 /** @typedef {import("./lane.js").Lane} Lane */
 /** @typedef {import("./types.js").Trace} Trace */
 
 const KEPT = 60; // traces
+
+/**
+ * Return the key of a request's trace.
+ *
+ * @param {object} request
+ */
+export const keyOf = (request) => JSON.stringify(request);
 
 export class Decoder {
   /** @type {Map<string, Trace>} */
@@ -33,11 +40,11 @@ export class Decoder {
   async decode(lane, request, digits) {
     const control = new AbortController();
     lane.wait(control);
-    const key = query(request);
+    const key = keyOf(request);
     const trace = this.kept.get(key) ?? (await this.receive(lane, request, digits, control.signal));
     if (control.signal.aborted) return;
     if (trace) {
-      lane.finish(trace, query({ ...request, latents: "" }));
+      lane.finish(trace, keyOf({ ...request, latents: "" }));
       this.keep(key, trace);
     }
     this.draw();

@@ -1,6 +1,6 @@
 /** The engine in a worker. A model is loaded at its first use. */
 
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 
 /** @typedef {import("../engine/client.js").Client} Client */
 /** @typedef {import("../engine/trace.js").Request} EngineRequest */
@@ -75,16 +75,6 @@ export class Engine {
  */
 function asFault(error) {
   throw error.name === "AbortError" ? error : new Fault(error.message);
-}
-
-/** @type {ModelReader} */
-export async function fetchModel(name) {
-  const [weights, config] = await Promise.all(
-    ["model.safetensors", "config.json"].map((file) => fetch(`models/${name}/${file}`)),
-  );
-  if (!weights.ok || !config.ok)
-    throw new Fault(`The weights of ${name} cannot be read. Load the page again.`);
-  return { bytes: await weights.arrayBuffer(), config: await config.json() };
 }
 
 /**

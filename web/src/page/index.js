@@ -5,11 +5,9 @@ import { Attention } from "./attention.js";
 import { OneCell } from "./cell.js";
 import { Curve } from "./curve.js";
 import { $, onPress, write } from "./dom.js";
-import { Engine, fetchModel, inlineReader } from "./engine.js";
-import { Masks } from "./masks.js";
+import { Engine, inlineReader } from "./engine.js";
 import { Race } from "./race.js";
 import { recall, showAlone } from "./recorded.js";
-import { Fault, get } from "./server.js";
 import { sourceOf } from "./source.js";
 import { Tabs } from "./tabs.js";
 import { currentTheme, dress, startTheme } from "./theme.js";
@@ -63,15 +61,14 @@ function showRecorded(recorded) {
 }
 
 /**
- * Start the tabs. Some of them need the server, others the bundled model that they show.
+ * Start the tabs. Some of them need the bundled model that they show.
  *
  * @param {ModelEntry[]} models
  * @param {import("./types.js").PageRecord | null} record
  * @param {import("./engine.js").ModelReader} read
- * @param {boolean} hasServer
  * @param {Recorded} recorded
  */
-function start(models, record, read, hasServer, recorded) {
+function start(models, record, read, recorded) {
   const engine = new Engine(read);
   const writeSoon = addressWriter(() => ({
     tab: tabs.current,
@@ -80,7 +77,7 @@ function start(models, record, read, hasServer, recorded) {
     ...(attention?.address ? { pattern: attention.address } : {}),
     theme: currentTheme(),
   }));
-  const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
+  const watch = new Watch(sourceOf(engine), engine, () => writeSoon());
   const showPuzzle = (/** @type {string} */ puzzle) => {
     watch.puzzle.load(puzzle, 0);
     tabs.open("watch");
@@ -90,15 +87,13 @@ function start(models, record, read, hasServer, recorded) {
   if (record) new Race(record, engine);
   const attention = record && new Attention(record, engine, () => writeSoon());
   const curve = new Curve(models, inlined("#curves"), () => new Engine(read));
-  const masks = hasServer ? new Masks() : null;
-  const offered = { cell, watch, race: record, attention, curve, masks };
+  const offered = { cell, watch, race: record, attention, curve };
   const names = Object.entries(offered).flatMap(([name, tab]) => (tab ? [name] : []));
   const tabs = new Tabs(names, (name) => {
     if (name !== "watch") watch.player.pause();
     if (name === "cell") cell?.open();
     if (name === "attention") attention?.open();
     if (name === "curve") curve.draw();
-    if (name === "masks") masks?.open();
     writeSoon();
   });
   $("#theme").addEventListener("click", () => writeSoon());
@@ -126,21 +121,14 @@ function start(models, record, read, hasServer, recorded) {
  */
 const inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
 
-async function begin() {
+function begin() {
   startTheme(readAddress().address.theme ?? null);
   startSkipLink();
   const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
   const record = inlined("#record");
   const entries = inlined("#entries");
-  if (recorded.traces.length && !entries) return showRecorded(recorded);
-  const weights = inlined("#weights");
-  const read = weights ? inlineReader(weights) : fetchModel;
-  try {
-    start(entries ?? (await get("/api/models")), record, read, !entries, recorded);
-  } catch (error) {
-    if (!(error instanceof Fault)) throw error;
-    complain(error.message);
-  }
+  if (!entries) return showRecorded(recorded);
+  return start(entries, record, inlineReader(inlined("#weights")), recorded);
 }
 
-void begin();
+begin();

@@ -12,7 +12,6 @@ import { cellsAt, latentWords, numEmpty, storyAt } from "./trace.js";
 import { current, inWords, turned } from "./turns.js";
 
 const HINT = "How many empty cells, besides the candidates, are in the input of a step.";
-const ON_SERVER = "The server decodes with this model. A new n decodes the puzzle again from step 1.";
 
 /** @typedef {import("./types.js").Board} Board */
 /** @typedef {import("./types.js").Trace} Trace */
@@ -227,7 +226,7 @@ export class Lane {
    * @param {number} steps
    */
   freeze(at, steps) {
-    this.frozen = this.model.in_page && at > 1 && at < steps ? at : 1;
+    this.frozen = at > 1 && at < steps ? at : 1;
   }
 
   /** @param {number} most */
@@ -236,7 +235,7 @@ export class Lane {
     const { latents } = this.settings.wished;
     if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
     if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
-    if (most) return this.model.in_page ? HINT : `${HINT} ${ON_SERVER}`;
+    if (most) return HINT;
     if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
     return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
   }

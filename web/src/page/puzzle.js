@@ -1,7 +1,7 @@
 /** The puzzle: its text, its cells, and what was typed. */
 
 import { $, disable, el, find, offer, onPress, write } from "./dom.js";
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 import { SIGNS, clashes, readSudoku, sideOf, writeSudoku } from "./sudoku.js";
 
 /** @typedef {import("./types.js").ModelEntry} ModelEntry */

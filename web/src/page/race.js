@@ -3,7 +3,7 @@
 import { BoardGrid } from "./board.js";
 import { BOX, SIDE, boardOf } from "./cell_view.js";
 import { $, clone, disable, el, number, onPress, times, write } from "./dom.js";
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 import { clashes, readSudoku } from "./sudoku.js";
 import { cellsAt } from "./trace.js";
 

@@ -1,7 +1,7 @@
 /** Recorded decodes: with their models in the page, or alone. */
 
+import { keyOf } from "./decoder.js";
 import { $, write } from "./dom.js";
-import { query } from "./server.js";
 import { writeSudoku } from "./sudoku.js";
 
 /** @typedef {import("./types.js").Recorded} Recorded */
@@ -26,7 +26,7 @@ export function recall(watch, traces) {
     watch.lanes.forEach((lane, i) => lane.settings.recall(traces[i].start));
   }
   watch.draw();
-  traces.forEach((trace, i) => watch.decoder?.keep(query(watch.requestOf(watch.lanes[i])), trace));
+  traces.forEach((trace, i) => watch.decoder?.keep(keyOf(watch.requestOf(watch.lanes[i])), trace));
 }
 
 /**

@@ -2,7 +2,7 @@
 
 import { CONFIDENCES, argmax } from "../engine/probability.js";
 import { perSampleRng } from "../engine/rng.js";
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 import { cellsAt } from "./trace.js";
 import { current } from "./turns.js";
 

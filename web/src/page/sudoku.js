@@ -1,6 +1,6 @@
 /** Sudoku boards: their units, contradictions, text and solutions. A cell has a digit from 0, or null. */
 
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 
 /** @typedef {(number | null)[]} Digits */
 

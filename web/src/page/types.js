@@ -67,7 +67,7 @@
  */
 
 /**
- * @typedef {object} ModelEntry a model of /api/models
+ * @typedef {object} ModelEntry a model in the page
  * @property {string} name
  * @property {string} task
  * @property {string} kind
@@ -79,7 +79,6 @@
  * @property {boolean} left_to_right
  * @property {boolean} continues_prefix
  * @property {number} candidates
- * @property {boolean} in_page whether the engine decodes with it
  * @property {{ puzzle: string, label: string, caption: string }[]} examples
  */
 

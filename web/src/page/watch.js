@@ -8,7 +8,6 @@ import { startGif } from "./gif.js";
 import { Lane } from "./lane.js";
 import { Player } from "./player.js";
 import { Puzzle } from "./puzzle.js";
-import { Fault } from "./server.js";
 import { numEmpty, stepsOf } from "./trace.js";
 import { announce, drawClues, drawHeads, inability, solutionWords, toggleSettings } from "./watch_view.js";
 
@@ -57,7 +56,7 @@ export class Watch {
         () => this.drawSoon(),
         () => this.player.at,
       );
-    this.check = settled(() => void this.checkAndDecode(), QUIET);
+    this.check = settled(() => this.checkAndDecode(), QUIET);
     this.flush = settled(() => this.decodeWaiting(), QUIET);
     this.comparison = new Comparison(this, engine);
     startGif(() => this.lanes);
@@ -131,22 +130,16 @@ export class Watch {
     this.draw();
   }
 
-  async checkAndDecode() {
-    const { text, digits, words } = this.puzzle;
+  checkAndDecode() {
     if (this.blocked || !this.source) return;
-    try {
-      const solutions = await this.source.check(this.model, text, digits);
-      if (text !== this.puzzle.text) return;
-      write(words, solutionWords(solutions, this.model.kind), solutions === 0);
-      this.blocked = solutions === 0;
-      if (!this.blocked) return this.lanes.forEach((lane) => this.decode(lane));
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      if (text !== this.puzzle.text) return;
-      write(words, error.message, true);
+    const solutions = this.source.check(this.model, this.puzzle.digits);
+    write(this.puzzle.words, solutionWords(solutions), solutions === 0);
+    this.blocked = solutions === 0;
+    for (const lane of this.lanes) {
+      if (this.blocked) lane.rest();
+      else this.decode(lane);
     }
-    for (const lane of this.lanes) lane.rest();
-    this.draw();
+    if (this.blocked) this.draw();
   }
 
   /** @param {Lane} lane */

@@ -1,7 +1,7 @@
 /** The part of the address that the tab Watch has. */
 
 import { problemOf } from "./address.js";
-import { Fault } from "./server.js";
+import { Fault } from "./fault.js";
 
 /** @typedef {import("./address.js").Address} Address */
 /** @typedef {import("./lane.js").Lane} Lane */

@@ -57,13 +57,11 @@ export function announce(lanes) {
  * Return the number of solutions in words.
  *
  * @param {number | null} solutions 2 is several, null unknown
- * @param {string} kind
  */
-export function solutionWords(solutions, kind) {
+export function solutionWords(solutions) {
   if (solutions === 0) return "The puzzle has no solution.";
   if (solutions === 2) return "The puzzle has several solutions. Any of them is accepted.";
-  if (solutions === null) return "";
-  return kind === "countdown" ? "The puzzle has a solution." : "The puzzle has one solution.";
+  return solutions === null ? "" : "The puzzle has one solution.";
 }
 
 /**

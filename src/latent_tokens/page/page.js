@@ -185,63 +185,9 @@
     return svg("text", attributes, start2.signs[token] || "_");
   }
 
-  // src/page/server.js
-  var GONE = "The server does not answer. Start it again with: latent-tokens serve";
-  var MAX_RETRIES = 3;
+  // src/page/fault.js
   var Fault = class extends Error {
   };
-  async function request(path, options = {}, retries = MAX_RETRIES) {
-    const response = await fetch(path, options).catch(goneUnlessAborted);
-    if (response.ok) return response;
-    if (response.status === 429 && retries > 0) {
-      const seconds = Math.min(Number(response.headers.get("Retry-After")) || 1, 5);
-      await new Promise((resolve) => setTimeout(resolve, 1e3 * seconds));
-      options.signal?.throwIfAborted();
-      return request(path, options, retries - 1);
-    }
-    const body = await response.json().catch(() => ({}));
-    throw new Fault(
-      typeof body.detail === "string" ? body.detail : `The server refuses this (${response.status}).`
-    );
-  }
-  function goneUnlessAborted(error) {
-    throw error.name === "AbortError" ? error : new Fault(GONE);
-  }
-  var get = async (path) => (await request(path)).json();
-  async function post(path, body) {
-    const headers = { "Content-Type": "application/json" };
-    return (await request(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
-  }
-  async function* events(path, signal) {
-    const response = await request(path, { signal, headers: { Accept: "text/event-stream" } });
-    if (!response.body) throw new Fault(GONE);
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    try {
-      for (; ; ) {
-        const { value, done } = await reader.read().catch(goneUnlessAborted);
-        if (done) throw new Fault("The server stopped in the middle of its answer.");
-        const parts = (rest + value).split(/\r?\n\r?\n/);
-        rest = parts.pop() ?? "";
-        for (const part of parts) {
-          const event = readEvent(part);
-          if (event?.[0] === "fault") throw new Fault(event[1].detail);
-          if (event) yield event;
-          if (event?.[0] === "end") return;
-        }
-      }
-    } finally {
-      reader.cancel().catch(() => {
-      });
-    }
-  }
-  function readEvent(part) {
-    const lines = part.split(/\r?\n/);
-    const all = (field) => lines.filter((line) => line.startsWith(field)).map((line) => line.slice(field.length).trim());
-    const data = all("data:").join("\n");
-    return data ? [all("event:")[0] ?? "message", JSON.parse(data)] : null;
-  }
-  var query = (values) => new URLSearchParams(Object.entries(values)).toString();
 
   // src/page/sudoku.js
   var SIGNS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@";
@@ -601,11 +547,11 @@
   // src/engine/attention.js
   var RULES2 = {
     bidirectional: () => true,
-    independent: (query2, key, numClean) => key < numClean || key === query2,
+    independent: (query, key, numClean) => key < numClean || key === query,
     // equation 1
-    semi_causal: (query2, key, numClean) => key < numClean || key <= query2,
+    semi_causal: (query, key, numClean) => key < numClean || key <= query,
     // equation 2
-    causal: (query2, key) => key <= query2
+    causal: (query, key) => key <= query
   };
   var attendsLater = (rule2) => rule2(0, 1, 0);
   var attendsEarlier = (rule2) => rule2(1, 0, 0);
@@ -676,8 +622,8 @@
   }
   function attendedBy(method, { slots, numGiven }, cell) {
     const rule2 = RULES2[METHODS[method].attention];
-    const query2 = slots.indexOf(cell);
-    return slots.filter((_, key) => query2 >= 0 && rule2(query2, key, numGiven));
+    const query = slots.indexOf(cell);
+    return slots.filter((_, key) => query >= 0 && rule2(query, key, numGiven));
   }
   function wordsOf(method, input, cell) {
     const place = placeIn(input, cell);
@@ -978,9 +924,9 @@
     mark3.style.left = `${most ? Math.min(100, 100 * latents / most) : 0}%`;
     return mark3;
   }
-  function drawOutcome(line, decode, seen) {
-    if (decode.kind !== "playing") return write(line, decode.kind === "loading" ? "Decoding." : "");
-    const { start: start2, frames, end } = decode.trace;
+  function drawOutcome(line, decode2, seen) {
+    if (decode2.kind !== "playing") return write(line, decode2.kind === "loading" ? "Decoding." : "");
+    const { start: start2, frames, end } = decode2.trace;
     if (!seen.has(end)) {
       return write(line, `Decoded in ${plural(frames.length, "step")}. Play to the end for the verdict.`);
     }
@@ -1125,9 +1071,9 @@
     async request() {
       const version = ++this.version;
       const { model, cell } = this.record;
-      const request2 = { tokens: this.tokens, candidates: [cell.target], latents: [...this.latents] };
+      const request = { tokens: this.tokens, candidates: [cell.target], latents: [...this.latents] };
       try {
-        const prediction = await this.engine.predict(model, request2);
+        const prediction = await this.engine.predict(model, request);
         if (version !== this.version) return;
         this.prediction = prediction;
         this.draw();
@@ -1463,7 +1409,6 @@
     sampled: "Each sample is a board that the model decodes from an empty grid at temperature 1. It is correct if it breaks no rule.",
     solved: "Each sample is a generated puzzle with one solution, decoded at temperature 0. It is correct if it is solved."
   };
-  var PROBLEMS = "Each sample is a generated problem of this task. It is correct if the answer is.";
   var Curve = class {
     run = $("#curve-run");
     stop = $("#curve-stop");
@@ -1547,17 +1492,15 @@
     /** Put the wished settings in force, as far as the model allows. */
     fit() {
       const { entry, wished } = this;
-      const puzzles = entry.in_page && !entry.continues_prefix ? this.puzzles[entry.task] ?? [] : [];
-      const isBoard = entry.kind === "sudoku";
-      const sampled = isBoard ? "boards from an empty grid" : "generated problems answered";
+      const puzzles = entry.continues_prefix ? [] : this.puzzles[entry.task] ?? [];
       const solved = puzzles.length ? [["solved", "puzzles solved"]] : [];
-      offer(this.kind, [["sampled", sampled], ...solved], wished.measure);
+      offer(this.kind, [["sampled", "boards from an empty grid"], ...solved], wished.measure);
       offer(this.order, ordersFor(entry), wished.order);
       this.candidates.disabled = !isAdaptive(this.order.value);
       this.candidates.value = this.candidates.disabled ? "1" : wished.candidates;
       this.count.max = String(this.measured === "solved" ? puzzles.length : 1e3);
       if (Number(this.count.value) > Number(this.count.max)) this.count.value = this.count.max;
-      write($("#curve-about"), isBoard ? WORDS[this.measured] : PROBLEMS);
+      write($("#curve-about"), WORDS[this.measured]);
     }
     /** Add the series of the chosen settings. */
     addSeries() {
@@ -1573,7 +1516,7 @@
       this.draw();
       try {
         const tell = (point) => this.take(series, point);
-        await (this.entry.in_page ? this.inPage : this.onServer).call(this, control.signal, tell);
+        await this.decodeSamples(control.signal, tell);
         const shares = [...series.points.values()].map(
           (p) => `n = ${p.latents}: ${percent(p.right / p.done)} correct`
         );
@@ -1593,7 +1536,7 @@
      * @param {AbortSignal} signal
      * @param {(point: Point) => void} tell
      */
-    inPage(signal, tell) {
+    decodeSamples(signal, tell) {
       const { entry, order, candidates, seed } = this;
       while (this.engines.length < numWorkers()) this.engines.push(this.makeEngine());
       const puzzles = this.measured === "solved" ? this.puzzles[entry.task] : null;
@@ -1604,20 +1547,6 @@
       const settings = { candidates: count(candidates.value), order: name, seed: Number(seed.value) };
       const plan = { model: entry, count: Number(this.count.value), puzzles, settings };
       return measure(this.engines, plan, signal, tell);
-    }
-    /**
-     * @param {AbortSignal} signal
-     * @param {(point: Point) => void} tell
-     */
-    async onServer(signal, tell) {
-      const values = { model: this.model, count: this.count, candidates: this.candidates, order: this.order };
-      const texts = Object.entries({ ...values, seed: this.seed }).map(([name, { value }]) => [name, value]);
-      for await (const [name, data] of events(`/api/curve?${query(Object.fromEntries(texts))}`, signal)) {
-        if (name === "point") tell(
-          /** @type {Point} */
-          data
-        );
-      }
     }
     /**
      * @param {Series} series
@@ -1712,9 +1641,9 @@
      * @param {PredictionRequest} request
      * @throws {Fault} in one line
      */
-    async predict(name, request2) {
+    async predict(name, request) {
       const client = await this.ready(name).catch(asFault);
-      return client.predict(name, request2).catch(asFault);
+      return client.predict(name, request).catch(asFault);
     }
     /**
      * Decode a puzzle and return its trace.
@@ -1724,272 +1653,18 @@
      * @param {AbortSignal} signal
      * @throws {Fault} in one line
      */
-    async decode(name, request2, signal) {
+    async decode(name, request, signal) {
       const client = await this.ready(name).catch(asFault);
-      return client.decode(name, request2, { signal }).catch(asFault);
+      return client.decode(name, request, { signal }).catch(asFault);
     }
   };
   function asFault(error) {
     throw error.name === "AbortError" ? error : new Fault(error.message);
   }
-  async function fetchModel(name) {
-    const [weights, config] = await Promise.all(
-      ["model.safetensors", "config.json"].map((file) => fetch(`models/${name}/${file}`))
-    );
-    if (!weights.ok || !config.ok)
-      throw new Fault(`The weights of ${name} cannot be read. Load the page again.`);
-    return { bytes: await weights.arrayBuffer(), config: await config.json() };
-  }
   var inlineReader = (models) => async (name) => {
     const { weights, config } = models[name];
     const bytes = Uint8Array.from(atob(weights), (character) => character.charCodeAt(0));
     return { bytes: bytes.buffer, config };
-  };
-
-  // src/page/mask_view.js
-  var NOUNS = { clean: "clean", latent: "latent", candidate: "candidate", hidden: "skipped" };
-  var LETTERS = { clean: "C", latent: "L", candidate: "K", hidden: "" };
-  var STEP2 = 52;
-  var SIDE2 = 40;
-  var TOP = 20;
-  var BOTTOM = 130;
-  var LEFT = 90;
-  function drawMask(table, { slots, mask, chosen }) {
-    const heads = slots.slice(0, mask.length).map((slot) => {
-      const title = `${NOUNS[slot.kind]}, position ${slot.position + 1}`;
-      return el("th", { scope: "col", title }, `${LETTERS[slot.kind]}${slot.position + 1}`);
-    });
-    const rows = mask.map((row2, query2) => {
-      const head = el("th", { scope: "row" }, `${NOUNS[slots[query2].kind]} ${slots[query2].position + 1}`);
-      const cells = row2.slice(0, mask.length).map((sees, key) => {
-        const words = el("span", { class: "unseen" }, sees ? "attends" : "no");
-        return el("td", { class: sees ? `sees to-${slots[key].kind}` : null }, el("i"), words);
-      });
-      return el("tr", { class: query2 === chosen ? "asked" : null }, head, ...cells);
-    });
-    table.replaceChildren(
-      el("caption", { class: "unseen" }, "Attention mask: queries by keys"),
-      el("thead", {}, el("tr", {}, el("td"), ...heads)),
-      el("tbody", {}, ...rows)
-    );
-  }
-  function drawDiagram(box, view, choose) {
-    const { slots, mask, chosen } = view;
-    const size = `0 0 ${LEFT + slots.length * STEP2} 190`;
-    const picture = svg("svg", { viewBox: size, role: "radiogroup", "aria-label": "Outputs" });
-    picture.append(
-      svg("text", { x: 30, y: TOP }, "Output"),
-      svg("text", { x: 30, y: BOTTOM }, "Input"),
-      svg("text", { x: 30, y: BOTTOM + 38, class: "small" }, "position")
-    );
-    (mask[chosen] ?? []).forEach((sees, key) => {
-      const line = { x1: xOf(key), y1: BOTTOM - SIDE2 / 2, x2: xOf(chosen), y2: TOP + SIDE2 / 2 };
-      if (sees) picture.append(svg("line", { ...line, class: `ray to-${slots[key].kind}` }));
-    });
-    slots.forEach((slot, place) => picture.append(outputOf(view, place, choose), inputOf2(view, slot, place)));
-    box.replaceChildren(picture);
-  }
-  var xOf = (slot) => LEFT + slot * STEP2;
-  function outputOf({ slots, mask, chosen }, place, choose) {
-    const slot = slots[place];
-    const isLive = place < mask.length;
-    const isChosen = place === chosen;
-    const radio = {
-      role: "radio",
-      "aria-checked": isChosen,
-      tabindex: isChosen ? 0 : -1,
-      "aria-label": `${NOUNS[slot.kind]}, position ${slot.position + 1}`,
-      "data-slot": place
-    };
-    const text = svg("text", { x: xOf(place), y: TOP }, isLive ? `x${slot.position + 1}` : "");
-    const shape = square(slot, xOf(place), TOP, isChosen ? "target" : "");
-    const output = svg("g", isLive ? radio : { "aria-hidden": "true" }, shape, text);
-    if (!isLive) return output;
-    output.addEventListener("click", () => choose(place));
-    output.addEventListener("keydown", (event) => {
-      const way = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, " ": 0, Enter: 0 }[event.key];
-      if (way === void 0) return;
-      event.preventDefault();
-      choose((place + way + mask.length) % mask.length);
-    });
-    return output;
-  }
-  function inputOf2({ slots, isShifted }, slot, place) {
-    const source = slots[isShifted ? place - 1 : place];
-    const text = source?.kind === "clean" ? `x${source.position + 1}` : "M";
-    const x = xOf(place);
-    const position = svg("text", { x, y: BOTTOM + 38, class: "small" }, String(slot.position + 1));
-    const shape = square(slot, x, BOTTOM, "");
-    return svg("g", { "aria-hidden": "true" }, shape, svg("text", { x, y: BOTTOM }, text), position);
-  }
-  function square({ kind }, x, y, more) {
-    const rx = kind === "latent" ? SIDE2 / 2 : 5;
-    const corner = { x: x - SIDE2 / 2, y: y - SIDE2 / 2 };
-    return svg("rect", { ...corner, width: SIDE2, height: SIDE2, rx, class: `box ${kind} ${more}` });
-  }
-
-  // src/page/masks.js
-  var LENGTH = 8;
-  var NUM_CLEAN = 3;
-  var WINDOW = 3;
-  var WINDOW_MTP = `ar-mtp-window-${WINDOW}`;
-  var WINDOW_NTP = `ar-ntp-${WINDOW}`;
-  var FREE = ["scdm", "esolm"];
-  var LEFT_TO_RIGHT = ["arm", "ar-mtp", WINDOW_MTP, WINDOW_NTP];
-  var METHODS2 = [
-    ["mdm", "MDM"],
-    ["sidm", "SIDM"],
-    ["scdm", "SCDM"],
-    ["esolm", "Eso-LM"],
-    ["arm", "ARM"],
-    ["ar-mtp", "AR-MTP"],
-    [WINDOW_MTP, `AR-MTP, window ${WINDOW}`],
-    [WINDOW_NTP, `AR-NTP, window ${WINDOW}`]
-  ];
-  var FIGURES = [
-    {
-      name: "Attention: MDM",
-      method: "mdm",
-      latents: 4,
-      words: "The target attends to every masked token, so all of them are in the input: they are all latent."
-    },
-    {
-      name: "Attention: SIDM",
-      method: "sidm",
-      latents: 0,
-      words: "The target attends to clean tokens and itself. The other masked tokens can be skipped: cheaper, but less accurate."
-    },
-    {
-      name: "Standard SCDM",
-      method: "scdm",
-      latents: 0,
-      words: "A masked token attends only to slots before it. The target is the first masked token, so the others are skipped."
-    },
-    {
-      name: "Modulation, n = 2",
-      method: "scdm",
-      latents: 2,
-      words: "Two masked tokens are placed before the target, which now attends to them. The weights are the same: n is set at inference."
-    },
-    {
-      name: "Standard ARM",
-      method: "arm",
-      latents: 0,
-      words: "The next token is predicted at the token before it. No masked token is in the input, except at the first position."
-    },
-    {
-      name: "AR-MTP",
-      method: "ar-mtp",
-      latents: 4,
-      words: "Left-to-right decoding in which all later tokens are predicted too: latent tokens for an autoregressive model."
-    },
-    {
-      name: "AR-MTP, window",
-      method: WINDOW_MTP,
-      latents: WINDOW - 1,
-      words: "Only a window of later tokens is in the input, so the number of latent tokens is bounded. The window is set in training."
-    }
-  ];
-  var Masks = class {
-    method = find("#mask-method", HTMLSelectElement);
-    clean = find("#mask-clean", HTMLInputElement);
-    latents = find("#mask-latents", HTMLInputElement);
-    candidates = find("#mask-candidates", HTMLInputElement);
-    note = $("#mask-note");
-    /** @type {Mask | null} */
-    shown = null;
-    chosen = 0;
-    // the slot whose attention is drawn
-    version = 0;
-    // of the latest request
-    /** @type {Figure | null} */
-    figure = null;
-    constructor() {
-      offer(this.method, METHODS2, "scdm");
-      $("#figures").append(...FIGURES.map((figure) => this.figureButton(figure)));
-      for (const control of [this.method, this.clean, this.latents, this.candidates]) {
-        control.addEventListener("input", () => this.refresh(null));
-      }
-      $("#mask-settings").addEventListener("submit", (event) => event.preventDefault());
-      this.load = settled(() => void this.request(), 120);
-    }
-    /** @param {Figure} figure */
-    figureButton(figure) {
-      const button = el("button", { type: "button", "aria-pressed": "false" }, figure.name);
-      button.addEventListener("click", () => {
-        this.method.value = figure.method;
-        this.clean.value = String(NUM_CLEAN);
-        this.latents.value = String(figure.latents);
-        this.candidates.value = "1";
-        this.refresh(figure);
-      });
-      return button;
-    }
-    /** Load the first figure, unless one is drawn. */
-    open() {
-      if (!this.shown) this.refresh(FIGURES.find(({ name }) => name.startsWith("Modulation")) ?? null);
-    }
-    /** @param {Figure | null} figure */
-    refresh(figure) {
-      this.figure = figure;
-      FIGURES.forEach(
-        (other, i) => $("#figures").children[i].setAttribute("aria-pressed", String(other === figure))
-      );
-      for (const slider of [this.clean, this.latents, this.candidates])
-        $(`#${slider.id}-out`).textContent = slider.value;
-      this.load();
-    }
-    /** Ask for the mask of the settings. An answer that is overtaken is not drawn. */
-    async request() {
-      const version = ++this.version;
-      const isFree = FREE.includes(this.method.value);
-      this.latents.disabled = !isFree;
-      this.candidates.disabled = LEFT_TO_RIGHT.includes(this.method.value);
-      if (this.candidates.disabled) $("#mask-candidates-out").textContent = this.candidates.value = "1";
-      const latents = isFree ? { latents: this.latents.value } : {};
-      const counts = { clean: this.clean.value, candidates: this.candidates.value, ...latents };
-      try {
-        const path = `/api/masks?${query({ method: this.method.value, length: LENGTH, ...counts })}`;
-        const mask = await get(path);
-        if (version !== this.version) return;
-        this.shown = mask;
-        this.draw();
-      } catch (error) {
-        if (!(error instanceof Fault)) throw error;
-        if (version === this.version) write(this.note, error.message, true);
-      }
-    }
-    draw() {
-      if (!this.shown) return;
-      const { slots, words } = this.shown;
-      const count2 = (kind) => slots.filter((slot) => slot.kind === kind).length;
-      const latents = count2("latent");
-      if (this.latents.disabled) $("#mask-latents-out").textContent = this.latents.value = String(latents);
-      const most = [
-        ...latents === Number(this.latents.value) ? [] : [plural(latents, "latent")],
-        ...count2("candidate") === Number(this.candidates.value) ? [] : [plural(count2("candidate"), "candidate")]
-      ];
-      const reason = this.latents.disabled ? `This method fixes the number of latent tokens: here ${latents}. ` : "";
-      write(this.note, reason + (most.length ? `At most ${most.join(" and ")} here.` : ""));
-      $("#mask-words").textContent = [this.figure?.words, words].filter(Boolean).join(" ");
-      this.choose(slots.findLastIndex(({ kind }) => kind === "candidate"));
-    }
-    /** @param {number} slot whose attention is drawn */
-    choose(slot) {
-      if (!this.shown) return;
-      const { slots, mask } = this.shown;
-      const numShown = slots.filter(({ kind }) => kind !== "hidden").length;
-      const view = {
-        slots,
-        mask: mask.slice(0, numShown),
-        chosen: slot,
-        isShifted: this.method.value === "arm"
-      };
-      const hadFocus = $("#diagram").contains(document.activeElement);
-      drawMask($("#mask"), view);
-      drawDiagram($("#diagram"), view, (next) => this.choose(next));
-      if (hadFocus) find(`#diagram [data-slot="${slot}"]`, SVGElement).focus();
-    }
   };
 
   // src/page/race.js
@@ -2101,8 +1776,8 @@
      */
     async decode(runner, puzzle, signal) {
       const { model, seed } = this.record;
-      const request2 = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE), latents: runner.latents, seed };
-      const trace = await this.engine.decode(model, request2, signal);
+      const request = { ...SETTINGS, tokens: readSudoku(puzzle, SIDE), latents: runner.latents, seed };
+      const trace = await this.engine.decode(model, request, signal);
       if (!signal.aborted) runner.add(trace);
     }
     get summary() {
@@ -2112,6 +1787,101 @@
     drawButtons() {
       disable($("#race-run"), this.control !== null);
       disable($("#race-stop"), this.control === null);
+    }
+  };
+
+  // src/page/decode.js
+  var IDLE = { kind: "idle" };
+  function loading(decode2, control) {
+    const previous = decode2.kind === "loading" ? decode2.previous : traceOf(decode2);
+    return { kind: "loading", previous, incoming: { start: null, frames: [], end: null }, control };
+  }
+  function traceOf(decode2) {
+    if (decode2.kind === "playing") return decode2.trace;
+    if (decode2.kind !== "loading") return null;
+    const { start: start2, frames, end } = decode2.incoming;
+    return start2 && end ? { start: start2, frames, end } : null;
+  }
+  function withEvent(decode2, [name, data]) {
+    if (decode2.kind !== "loading") return decode2;
+    const { incoming } = decode2;
+    const change = name === "frame" ? { frames: [...incoming.frames, data] } : { [name]: data };
+    return { ...decode2, incoming: { ...incoming, ...change } };
+  }
+  function drawnTrace(decode2, at) {
+    if (decode2.kind !== "loading") return traceOf(decode2);
+    const { start: start2, frames, end } = decode2.incoming;
+    return start2 && (end || frames.length >= at) ? { start: start2, frames, end } : decode2.previous;
+  }
+  function hasArrived(decode2, at) {
+    return decode2.kind !== "loading" || decode2.incoming.frames.length >= at;
+  }
+
+  // src/page/decoder.js
+  var KEPT2 = 60;
+  var keyOf = (request) => JSON.stringify(request);
+  var Decoder = class {
+    /** @type {Map<string, Trace>} */
+    kept = /* @__PURE__ */ new Map();
+    /**
+     * @param {import("./source.js").Source} source
+     * @param {() => void} draw a lane has changed
+     * @param {() => number} at the step that is drawn
+     */
+    constructor(source, draw, at) {
+      this.source = source;
+      this.draw = draw;
+      this.at = at;
+    }
+    /**
+     * Decode a puzzle for a lane. An earlier decode of the lane ends.
+     *
+     * @param {Lane} lane
+     * @param {import("./types.js").Request} request
+     * @param {import("./sudoku.js").Digits} digits
+     */
+    async decode(lane, request, digits) {
+      const control = new AbortController();
+      lane.wait(control);
+      const key = keyOf(request);
+      const trace = this.kept.get(key) ?? await this.receive(lane, request, digits, control.signal);
+      if (control.signal.aborted) return;
+      if (trace) {
+        lane.finish(trace, keyOf({ ...request, latents: "" }));
+        this.keep(key, trace);
+      }
+      this.draw();
+    }
+    /**
+     * Return the trace, or null if the decode failed or was ended.
+     *
+     * @param {Lane} lane
+     * @param {import("./types.js").Request} request
+     * @param {import("./sudoku.js").Digits} digits
+     * @param {AbortSignal} signal
+     */
+    async receive(lane, request, digits, signal) {
+      try {
+        for await (const event of this.source.decode(request, digits, signal)) {
+          if (signal.aborted) return null;
+          lane.take(event);
+          if (hasArrived(lane.decode, this.at())) this.draw();
+        }
+        return traceOf(lane.decode);
+      } catch (error) {
+        if (signal.aborted) return null;
+        if (!(error instanceof Fault)) throw error;
+        lane.fail(error.message);
+        return null;
+      }
+    }
+    /**
+     * @param {string} key
+     * @param {Trace} trace
+     */
+    keep(key, trace) {
+      this.kept.set(key, trace);
+      if (this.kept.size > KEPT2) this.kept.delete([...this.kept.keys()][0]);
     }
   };
 
@@ -2129,7 +1899,7 @@
       watch.lanes.forEach((lane, i) => lane.settings.recall(traces[i].start));
     }
     watch.draw();
-    traces.forEach((trace, i) => watch.decoder?.keep(query(watch.requestOf(watch.lanes[i])), trace));
+    traces.forEach((trace, i) => watch.decoder?.keep(keyOf(watch.requestOf(watch.lanes[i])), trace));
   }
   function showAlone(watch, { traces, caption, reason }) {
     watch.reason = reason;
@@ -2169,27 +1939,12 @@
   }
 
   // src/page/source.js
-  var server = {
-    check: async ({ name }, puzzle) => {
-      const { solutions: solutions2, conflicts } = await post("/api/check", { model: name, puzzle });
-      return conflicts.length ? 0 : solutions2;
-    },
-    decode: (request2, _, signal) => events(`/api/decode?${query(request2)}`, signal)
-  };
-  function sourceOf(models, engine) {
-    const local = inPage(engine);
-    const names = models.filter((model) => model.in_page).map(({ name }) => name);
-    return {
-      check: (model, ...rest) => (model.in_page ? local : server).check(model, ...rest),
-      decode: (request2, ...rest) => (names.includes(request2.model) ? local : server).decode(request2, ...rest)
-    };
-  }
-  var inPage = (engine) => ({
-    check: async ({ side, box }, _, digits) => side && box ? solutions(digits, side, box, 2)?.length ?? null : null,
-    decode: (request2, digits, signal) => decodeInPage(engine, request2, digits, signal)
+  var sourceOf = (engine) => ({
+    check: ({ side, box }, digits) => side && box ? solutions(digits, side, box, 2)?.length ?? null : null,
+    decode: (request, digits, signal) => decode(engine, request, digits, signal)
   });
-  async function* decodeInPage(engine, request2, tokens, signal) {
-    const { model, latents, candidates, order, temperature, seed, refresh } = request2;
+  async function* decode(engine, request, tokens, signal) {
+    const { model, latents, candidates, order, temperature, seed, refresh } = request;
     const n = latents === void 0 ? {} : { latents: turnsOf(latents) };
     const settings = { ...n, refresh, candidates: count(candidates), order, temperature, seed: Number(seed) };
     const { start: start2, frames, end } = await engine.decode(model, { tokens, ...settings }, signal);
@@ -2291,33 +2046,6 @@
       localStorage.setItem(KEY, theme);
     } catch {
     }
-  }
-
-  // src/page/decode.js
-  var IDLE = { kind: "idle" };
-  function loading(decode, control) {
-    const previous = decode.kind === "loading" ? decode.previous : traceOf(decode);
-    return { kind: "loading", previous, incoming: { start: null, frames: [], end: null }, control };
-  }
-  function traceOf(decode) {
-    if (decode.kind === "playing") return decode.trace;
-    if (decode.kind !== "loading") return null;
-    const { start: start2, frames, end } = decode.incoming;
-    return start2 && end ? { start: start2, frames, end } : null;
-  }
-  function withEvent(decode, [name, data]) {
-    if (decode.kind !== "loading") return decode;
-    const { incoming } = decode;
-    const change = name === "frame" ? { frames: [...incoming.frames, data] } : { [name]: data };
-    return { ...decode, incoming: { ...incoming, ...change } };
-  }
-  function drawnTrace(decode, at) {
-    if (decode.kind !== "loading") return traceOf(decode);
-    const { start: start2, frames, end } = decode.incoming;
-    return start2 && (end || frames.length >= at) ? { start: start2, frames, end } : decode.previous;
-  }
-  function hasArrived(decode, at) {
-    return decode.kind !== "loading" || decode.incoming.frames.length >= at;
   }
 
   // src/page/difference.js
@@ -2458,9 +2186,9 @@
     traceAt(trace, settings, at) {
       const index = Math.min(at, trace.frames.length) - 1;
       if (index < 0) return { start: trace.start, frames: [], end: null };
-      const request2 = requestFor(trace, settings, index);
-      const key = JSON.stringify([settings, request2]);
-      if (!this.frames.has(key)) void this.predict(key, request2, settings, trace, index);
+      const request = requestFor(trace, settings, index);
+      const key = JSON.stringify([settings, request]);
+      if (!this.frames.has(key)) void this.predict(key, request, settings, trace, index);
       const frame = this.frames.get(key);
       return frame ? { start: trace.start, frames: [...trace.frames.slice(0, index), frame], end: null } : null;
     }
@@ -2471,11 +2199,11 @@
      * @param {Shown} trace
      * @param {number} index of the frame
      */
-    async predict(key, request2, settings, trace, index) {
+    async predict(key, request, settings, trace, index) {
       this.frames.set(key, null);
       this.problem = "";
       try {
-        const prediction = await this.engine.predict(settings.model, request2);
+        const prediction = await this.engine.predict(settings.model, request);
         this.frames.set(key, frameOf(prediction, settings, trace, index));
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
@@ -2536,11 +2264,11 @@
     get isOn() {
       return this.watch.lanes.length > 1;
     }
-    /** Whether B can show the board of A: the page has B's model, which can infill. */
+    /** Whether B can show the board of A: its model can infill. */
     get isSameOffered() {
       const { lanes, puzzle } = this.watch;
       if (!this.isOn || !this.same || !puzzle.isSudoku) return false;
-      return lanes[1].model.in_page && !lanes[1].model.continues_prefix;
+      return !lanes[1].model.continues_prefix;
     }
     /** Whether B shows the board of A. */
     get isSame() {
@@ -2613,7 +2341,7 @@
     }
     /** The first step in which A and B differ, as a button. Nothing while a decode is awaited. */
     partingLine() {
-      const [first, second] = this.watch.lanes.map(({ decode }) => drawnTrace(decode, 0));
+      const [first, second] = this.watch.lanes.map(({ decode: decode2 }) => drawnTrace(decode2, 0));
       if (!first?.end || !second?.end) return [""];
       const step = partingStep(first, second);
       if (!step) return ["A and B decode the same tokens in the same order."];
@@ -2627,73 +2355,6 @@
     const words = chosen.map(([cell, token]) => `${signOf(start2, token)} in ${placeOf(start2, cell)}`);
     return words.join(", ") || "nothing";
   }
-
-  // src/page/decoder.js
-  var KEPT2 = 60;
-  var Decoder = class {
-    /** @type {Map<string, Trace>} */
-    kept = /* @__PURE__ */ new Map();
-    /**
-     * @param {import("./source.js").Source} source
-     * @param {() => void} draw a lane has changed
-     * @param {() => number} at the step that is drawn
-     */
-    constructor(source, draw, at) {
-      this.source = source;
-      this.draw = draw;
-      this.at = at;
-    }
-    /**
-     * Decode a puzzle for a lane. An earlier decode of the lane ends.
-     *
-     * @param {Lane} lane
-     * @param {import("./types.js").Request} request
-     * @param {import("./sudoku.js").Digits} digits
-     */
-    async decode(lane, request2, digits) {
-      const control = new AbortController();
-      lane.wait(control);
-      const key = query(request2);
-      const trace = this.kept.get(key) ?? await this.receive(lane, request2, digits, control.signal);
-      if (control.signal.aborted) return;
-      if (trace) {
-        lane.finish(trace, query({ ...request2, latents: "" }));
-        this.keep(key, trace);
-      }
-      this.draw();
-    }
-    /**
-     * Return the trace, or null if the decode failed or was ended.
-     *
-     * @param {Lane} lane
-     * @param {import("./types.js").Request} request
-     * @param {import("./sudoku.js").Digits} digits
-     * @param {AbortSignal} signal
-     */
-    async receive(lane, request2, digits, signal) {
-      try {
-        for await (const event of this.source.decode(request2, digits, signal)) {
-          if (signal.aborted) return null;
-          lane.take(event);
-          if (hasArrived(lane.decode, this.at())) this.draw();
-        }
-        return traceOf(lane.decode);
-      } catch (error) {
-        if (signal.aborted) return null;
-        if (!(error instanceof Fault)) throw error;
-        lane.fail(error.message);
-        return null;
-      }
-    }
-    /**
-     * @param {string} key
-     * @param {Trace} trace
-     */
-    keep(key, trace) {
-      this.kept.set(key, trace);
-      if (this.kept.size > KEPT2) this.kept.delete([...this.kept.keys()][0]);
-    }
-  };
 
   // src/page/picture.js
   var WIDTH = 360;
@@ -2826,7 +2487,7 @@
   function startGif(lanes) {
     const button = $("#gif");
     onPress(button, async () => {
-      const traces = lanes().map(({ decode }) => traceOf(decode));
+      const traces = lanes().map(({ decode: decode2 }) => traceOf(decode2));
       const complete = traces.filter((trace) => trace !== null);
       if (!complete.length || complete.length < traces.length) return;
       disable(button, true);
@@ -2968,7 +2629,6 @@
 
   // src/page/lane.js
   var HINT = "How many empty cells, besides the candidates, are in the input of a step.";
-  var ON_SERVER = "The server decodes with this model. A new n decodes the puzzle again from step 1.";
   function numLatentsAtMost(start2, k) {
     const open = numEmpty(start2);
     const growing = start2.kind === "sudoku" ? start2.tokens.length - open + 1 : open;
@@ -3143,7 +2803,7 @@
      * @param {number} steps
      */
     freeze(at, steps) {
-      this.frozen = this.model.in_page && at > 1 && at < steps ? at : 1;
+      this.frozen = at > 1 && at < steps ? at : 1;
     }
     /** @param {number} most */
     hint(most) {
@@ -3151,7 +2811,7 @@
       const { latents } = this.settings.wished;
       if (latents.includes("@")) return `n = ${inWords(latents)}. The board before that step stayed.`;
       if (most && this.frozen > 1) return `The slider keeps this board: n changes from step ${this.frozen} on.`;
-      if (most) return this.model.in_page ? HINT : `${HINT} ${ON_SERVER}`;
+      if (most) return HINT;
       if (this.settings.candidates.value !== "all") return "No empty cell can be latent.";
       return "All empty cells are candidates, so no cell can be latent. Choose a smaller k.";
     }
@@ -3378,11 +3038,10 @@
     const stories = lanes.map(({ root }, i) => name(i) + $(".story", root).textContent);
     write($("#said"), stories.join(" "));
   }
-  function solutionWords(solutions2, kind) {
+  function solutionWords(solutions2) {
     if (solutions2 === 0) return "The puzzle has no solution.";
     if (solutions2 === 2) return "The puzzle has several solutions. Any of them is accepted.";
-    if (solutions2 === null) return "";
-    return kind === "countdown" ? "The puzzle has a solution." : "The puzzle has one solution.";
+    return solutions2 === null ? "" : "The puzzle has one solution.";
   }
   function inability(lanes, puzzle) {
     const lane = lanes.find(({ model }) => model.continues_prefix && !puzzle.isPrefix);
@@ -3424,7 +3083,7 @@
       this.changed = changed;
       this.player = new Player({
         steps: () => this.steps,
-        hasArrived: (at) => this.lanes.every(({ decode }) => hasArrived(decode, at)),
+        hasArrived: (at) => this.lanes.every(({ decode: decode2 }) => hasArrived(decode2, at)),
         draw: () => this.draw(),
         announce: settled(() => announce(this.lanes), 300)
       });
@@ -3439,7 +3098,7 @@
         () => this.drawSoon(),
         () => this.player.at
       );
-      this.check = settled(() => void this.checkAndDecode(), QUIET2);
+      this.check = settled(() => this.checkAndDecode(), QUIET2);
       this.flush = settled(() => this.decodeWaiting(), QUIET2);
       this.comparison = new Comparison(this, engine);
       startGif(() => this.lanes);
@@ -3506,22 +3165,16 @@
       }
       this.draw();
     }
-    async checkAndDecode() {
-      const { text, digits, words } = this.puzzle;
+    checkAndDecode() {
       if (this.blocked || !this.source) return;
-      try {
-        const solutions2 = await this.source.check(this.model, text, digits);
-        if (text !== this.puzzle.text) return;
-        write(words, solutionWords(solutions2, this.model.kind), solutions2 === 0);
-        this.blocked = solutions2 === 0;
-        if (!this.blocked) return this.lanes.forEach((lane) => this.decode(lane));
-      } catch (error) {
-        if (!(error instanceof Fault)) throw error;
-        if (text !== this.puzzle.text) return;
-        write(words, error.message, true);
+      const solutions2 = this.source.check(this.model, this.puzzle.digits);
+      write(this.puzzle.words, solutionWords(solutions2), solutions2 === 0);
+      this.blocked = solutions2 === 0;
+      for (const lane of this.lanes) {
+        if (this.blocked) lane.rest();
+        else this.decode(lane);
       }
-      for (const lane of this.lanes) lane.rest();
-      this.draw();
+      if (this.blocked) this.draw();
     }
     /** @param {Lane} lane */
     settingChanged(lane) {
@@ -3567,7 +3220,7 @@
     }
     /** @returns {number} */
     get steps() {
-      const traces = this.lanes.map(({ decode }) => drawnTrace(decode, this.player.at));
+      const traces = this.lanes.map(({ decode: decode2 }) => drawnTrace(decode2, this.player.at));
       const steps = traces.filter((trace) => trace !== null).map(stepsOf);
       if (steps.length) return Math.max(...steps);
       return this.source && !this.blocked ? numEmpty(this.puzzle.draft) : 0;
@@ -3690,7 +3343,7 @@
     $("#tabs").hidden = true;
     showAlone(new Watch(null), recorded);
   }
-  function start(models, record, read, hasServer, recorded) {
+  function start(models, record, read, recorded) {
     const engine = new Engine(read);
     const writeSoon = addressWriter(() => ({
       tab: tabs.current,
@@ -3699,7 +3352,7 @@
       ...attention?.address ? { pattern: attention.address } : {},
       theme: currentTheme()
     }));
-    const watch = new Watch(sourceOf(models, engine), engine, () => writeSoon());
+    const watch = new Watch(sourceOf(engine), engine, () => writeSoon());
     const showPuzzle = (puzzle) => {
       watch.puzzle.load(puzzle, 0);
       tabs.open("watch");
@@ -3709,15 +3362,13 @@
     if (record) new Race(record, engine);
     const attention = record && new Attention(record, engine, () => writeSoon());
     const curve2 = new Curve(models, inlined("#curves"), () => new Engine(read));
-    const masks = hasServer ? new Masks() : null;
-    const offered = { cell, watch, race: record, attention, curve: curve2, masks };
+    const offered = { cell, watch, race: record, attention, curve: curve2 };
     const names = Object.entries(offered).flatMap(([name, tab]) => tab ? [name] : []);
     const tabs = new Tabs(names, (name) => {
       if (name !== "watch") watch.player.pause();
       if (name === "cell") cell?.open();
       if (name === "attention") attention?.open();
       if (name === "curve") curve2.draw();
-      if (name === "masks") masks?.open();
       writeSoon();
     });
     $("#theme").addEventListener("click", () => writeSoon());
@@ -3738,21 +3389,14 @@
     addEventListener("hashchange", show);
   }
   var inlined = (selector) => JSON.parse($(selector).textContent ?? "null");
-  async function begin() {
+  function begin() {
     startTheme(readAddress().address.theme ?? null);
     startSkipLink();
     const recorded = { traces: inlined("#traces"), ...inlined("#recorded") };
     const record = inlined("#record");
     const entries = inlined("#entries");
-    if (recorded.traces.length && !entries) return showRecorded(recorded);
-    const weights = inlined("#weights");
-    const read = weights ? inlineReader(weights) : fetchModel;
-    try {
-      start(entries ?? await get("/api/models"), record, read, !entries, recorded);
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      complain(error.message);
-    }
+    if (!entries) return showRecorded(recorded);
+    return start(entries, record, inlineReader(inlined("#weights")), recorded);
   }
-  void begin();
+  begin();
 })();

@@ -1,27 +1,35 @@
-"""The page as one file: with models, or with recorded decodes of `latent-tokens trace` and the demo."""
+"""The page as one file: page.html with its style, its scripts, models or recorded decodes, and its policy."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
 
 from latent_tokens.configs.sampling import block_in
-from latent_tokens.storage import sha256_of
-from latent_tokens.trace.frozen import PageRecord
-from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
-from latent_tokens.web.curves import curves
-from latent_tokens.web.inlined import (
-    folders_of,
+from latent_tokens.page.curves import curves
+from latent_tokens.page.models import (
+    Example,
+    ModelEntry,
     inlined,
+    model_entry,
     weights_of,
     why_not_in_page,
     why_recorded,
     why_too_large,
 )
-from latent_tokens.web.model_cache import model_entry
-from latent_tokens.web.page import bundled_record, document_with, with_policy
-from latent_tokens.web.payloads import Example, ModelEntry
+from latent_tokens.storage import sha256_of
+from latent_tokens.trace.frozen import PAGE_RECORD, PageRecord
+from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 
+FOLDER = Path(__file__).parent
+STYLE = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">')
+SCRIPT = re.compile(r'<script src="([a-z]+\.js)"></script>')
+CHARSET = '<meta charset="utf-8">'
 MOST_BYTES = 2_000_000  # of the traces in a page
 NO_MODEL = "This file has no model in it."
 
@@ -52,7 +60,7 @@ def page_of(models: Sequence[LoadedModel]) -> str:
     contents = {
         "record": record_of(models),
         "curves": curves(),
-        "entries": [entry_of(model) for model in models],
+        "entries": [model_entry(model) for model in models],
         "weights": {model.name: inlined(model) for model in models},
     }
     return with_policy(document_with(contents))
@@ -105,20 +113,72 @@ def why_not_repeated(settings: StartSettings) -> str:
 
 def entry_with(model: LoadedModel, start: Start, caption: str) -> ModelEntry:
     """Return the entry of a model, with the recorded puzzle as its first example."""
-    entry = entry_of(model)
+    entry = model_entry(model)
     cells = ["." if token is None else str(token + 1) for token in start["tokens"]]
     recorded: Example = {"puzzle": " ".join(cells), "label": "the recorded puzzle", "caption": caption}
     return {**entry, "examples": [recorded, *entry["examples"]]}
 
 
-def entry_of(model: LoadedModel) -> ModelEntry:
-    """Return the entry of a model that the page decodes with."""
-    (folder,) = folders_of([model])
-    return {**model_entry(model.name, folder, model.task), "in_page": True}
-
-
 def record_of(models: Sequence[LoadedModel]) -> PageRecord | None:
     """Return what the page shows of a bundled model, if one of the models is that one."""
-    record = bundled_record()
-    hashes = {model.name: sha256_of(weights_of(folder)) for model in models for folder in folders_of([model])}
+    record = cast(PageRecord, json.loads(PAGE_RECORD.read_text()))
+    hashes = {model.name: sha256_of(weights_of(model)) for model in models}
     return record if hashes.get(record["model"]) == record["sha256"] else None
+
+
+def document_with(contents: Mapping[str, object]) -> str:
+    """Return page.html with its style and its scripts inlined, and JSON in its elements of these names."""
+    document = assembled(read_asset("page.html"))
+    for name, content in contents.items():
+        document = filled(document, name, content)
+    return document
+
+
+def with_policy(document: str) -> str:
+    """Return a page that states its own Content-Security-Policy."""
+    tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(document)}">'
+    return document.replace(CHARSET, f"{CHARSET}\n{tag}", 1)
+
+
+def assembled(document: str) -> str:
+    """Return a page with its style and its scripts inlined."""
+    styled = STYLE.sub(lambda match: f"<style>\n{read_asset(match[1])}</style>", document)
+    return SCRIPT.sub(lambda match: f"<script>\n{read_asset(match[1])}</script>", styled)
+
+
+def read_asset(name: str) -> str:
+    """Return the text of a file of the page."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def filled(document: str, name: str, content: object) -> str:
+    """Return a page with JSON in its element of that name."""
+    start, end = f'<script type="application/json" id="{name}">', "</script>"
+    before, after = document.split(start, 1)
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
+    return before + start + text + end + after.split(end, 1)[1]
+
+
+def policy(document: str) -> str:
+    """Return the Content-Security-Policy that allows the page's own scripts and styles, and no requests.
+
+    The engine compiles WebAssembly, in a worker that is made from its own text.
+    """
+    directives = (
+        "default-src 'none'",
+        f"script-src {hashes(document, 'script')} 'wasm-unsafe-eval'",
+        "worker-src blob:",
+        f"style-src {hashes(document, 'style')}",
+        "font-src data:",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(directives)
+
+
+def hashes(document: str, tag: str) -> str:
+    """Return the sources of a policy that allow exactly the inline elements of a page with that tag."""
+    element = rf"<{tag}(?![^>]*application/json)[^>]*>(.*?)</{tag}>"
+    digests = [hashlib.sha256(text.encode()).digest() for text in re.findall(element, document, re.S)]
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"

@@ -15,9 +15,21 @@ from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import TASKS
 from latent_tokens.trace.boards import measured
 from latent_tokens.trace.frozen import PAGE_RECORD
-from latent_tokens.web.payloads import Point
 
 Measure = Literal["sampled", "solved"]  # boards from an empty grid at temperature 1; puzzles at temperature 0
+
+
+class Point(TypedDict):
+    """The samples of one number of latent tokens."""
+
+    latents: int | str
+    done: int
+    of: int
+    right: int
+    low: float
+    high: float
+    processed: float
+    relative: float
 
 
 class StoredCurve(TypedDict):

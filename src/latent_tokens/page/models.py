@@ -1,0 +1,134 @@
+"""Models in the page: which ones its engine decodes with, their entries, and their files as JSON."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from latent_tokens.checkpoints.directory import describe
+from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
+from latent_tokens.configs import DEFAULT_CANDIDATES
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.data.loading import as_tensors
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.storage import Json
+from latent_tokens.tasks import Examples
+from latent_tokens.trace.boards import COMPARISONS, ExampleSet, chosen, examples, measured, measured_for, view
+from latent_tokens.trace.record import LoadedModel, has_free_latents
+
+MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
+TASK = re.compile(r"sudoku-\d+(-pattern)?")  # as in web/src/engine/sudoku.js
+SIDES = (4, 6, 9, 16)
+
+
+class Example(TypedDict):
+    """An example puzzle of a model."""
+
+    puzzle: str
+    label: str
+    caption: str
+
+
+class ModelEntry(TypedDict):
+    """What the page knows of a model without its weights."""
+
+    name: str
+    task: str
+    kind: str
+    method: str
+    parameters: int
+    dial: bool
+    side: int | None
+    box: list[int] | None
+    left_to_right: bool
+    continues_prefix: bool
+    candidates: int
+    examples: list[Example]
+
+
+def why_recorded(models: Sequence[LoadedModel]) -> str:
+    """Return why a page cannot have these models in it, in one sentence, or ""."""
+    reasons = filter(None, map(why_not_in_page, models))
+    return next(reasons, "") or why_too_large(models)
+
+
+def why_not_in_page(model: LoadedModel) -> str:
+    """Return why the engine of the page cannot decode with a model, in one sentence, or ""."""
+    net = model.net
+    if not TASK.fullmatch(model.task.name) or model.task.length not in [side**2 for side in SIDES]:
+        return "A page decodes with models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only."
+    if type(net) is not Transformer or net.method is None or net.folder is None:
+        return "A page decodes with saved models of the built-in network only."
+    if net.method.attention not in RULES.values() or net.method.order not in ORDERS.values():
+        return "A page decodes with the built-in attention masks and orders only."
+    return ""
+
+
+def why_too_large(models: Sequence[LoadedModel]) -> str:
+    """Return why the weights of saved models do not fit a page, in one sentence, or ""."""
+    size = sum({path: path.stat().st_size for path in map(weights_of, models)}.values())
+    if size <= MOST_WEIGHTS:
+        return ""
+    return f"The weights have {size / 1e6:.1f} MB, more than the {MOST_WEIGHTS / 1e6:.0f} MB that fit a page."
+
+
+def weights_of(model: LoadedModel) -> Path:
+    """Return the file with the weights of a saved model."""
+    assert model.net.folder is not None
+    return model.net.folder / "model.safetensors"
+
+
+def inlined(model: LoadedModel) -> dict[str, Json]:
+    """Return the config of a model that `why_recorded` accepts, and its weights in base64."""
+    return {
+        "config": {**describe(model.net), "task": {"name": model.task.name}},
+        "weights": base64.b64encode(weights_of(model).read_bytes()).decode(),
+    }
+
+
+def model_entry(model: LoadedModel) -> ModelEntry:
+    """Return the entry of a model that `why_recorded` accepts."""
+    method = model.net.method
+    task = model.task
+    puzzles = [puzzle for puzzle in examples(task) if accepts(method, task.encode(puzzle))]
+    board = view(task, task.encode(puzzles[0]))
+    record = measured_for(task, weights_of(model))
+    task_record = measured().get(task.name)
+    return {
+        "name": model.name,
+        "task": task.name,
+        "kind": board.kind,
+        "method": name_of(method),
+        "parameters": sum(weight.numel() for weight in model.net.parameters()),
+        "dial": has_free_latents(method),
+        "side": board.columns if board.box else None,
+        "box": None if board.box is None else list(board.box),
+        "left_to_right": method.is_left_to_right,
+        "continues_prefix": method.readout == "shifted",
+        "candidates": DEFAULT_CANDIDATES if task_record is None else task_record["candidates"],
+        "examples": [example_entry(puzzle, record) for puzzle in puzzles],
+    }
+
+
+def example_entry(puzzle: str, record: ExampleSet | None) -> Example:
+    """Return a puzzle with its label, and with its caption if it was selected by decoding with this model."""
+    if set(puzzle) == {"."}:
+        return {"puzzle": puzzle, "label": "empty board", "caption": ""}
+    if record is not None:
+        for example in record["examples"]:
+            if example["puzzle"] == puzzle:
+                kind = example["kind"]
+                return {"puzzle": puzzle, "label": COMPARISONS[kind], "caption": chosen(kind, record)}
+    return {"puzzle": puzzle, "label": "", "caption": ""}
+
+
+def accepts(method: Method, problem: Examples) -> bool:
+    """Return whether a method supports the given tokens. A shifted readout only continues a prefix."""
+    try:
+        method.check_known(as_tensors(problem)[1])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,2 @@
+/** An error that is shown to the person in one line. */
+export class Fault extends Error {}

@@ -19,7 +19,7 @@ from latent_tokens.page.document import MOST_BYTES, page_with
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import EXAMPLES, examples, measured, view
-from latent_tokens.trace.drawing import LAST_MS, animation, moments, strip
+from latent_tokens.trace.drawing import moments, strip
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, has_free_latents, trace
 
 PUZZLE = EXAMPLES[4][1]
@@ -372,12 +372,6 @@ def traces():
 def test_pictures_hold_every_step(traces):
     steps = len(traces[0]["frames"])
     assert [moment.tokens.count(None) for moment in moments(traces[0])] == list(range(steps, -1, -1))
-    moving = Image.open(io.BytesIO(animation(traces)))
-    assert moving.n_frames == steps + 1
-    assert moving.width == 800
-    moving.seek(steps)
-    assert moving.info["duration"] == LAST_MS
-    assert Image.open(io.BytesIO(animation(traces, "A note. " * 30))).height > moving.height
     still, alone = (Image.open(io.BytesIO(strip(shown))) for shown in (traces, traces[:1]))
     assert still.format == "PNG"
     assert still.height > 1.5 * alone.height
@@ -406,7 +400,7 @@ def test_page_of_two_sudoku_9_traces_is_under_two_megabytes():
 
 
 def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys):
-    files = {"-o": tmp_path / "a.html", "--gif": tmp_path / "a.gif", "--png": tmp_path / "a.png"}
+    files = {"-o": tmp_path / "a.html", "--png": tmp_path / "a.png"}
     asked = [
         "trace",
         "sudoku-6-scdm",
@@ -424,7 +418,6 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     assert "Chosen example" not in said
     inlined = re.search(r'id="traces">(.*?)</script>', files["-o"].read_text(), re.S)[1]
     assert [found["start"]["settings"]["latents"] for found in json.loads(inlined)] == [4, 0]
-    assert files["--gif"].read_bytes()[:6] == b"GIF89a"
     assert files["--png"].read_bytes()[1:4] == b"PNG"
     before = files["-o"].read_bytes()
     assert main(asked) == 2

@@ -74,9 +74,8 @@ def test_the_commands_of_the_page_on_watching_run(tmp_path, monkeypatch, capsys)
         "latent-tokens.html",
         "page.html",
         "trace.html",
-        "decode.gif",
         "decode.png",
-        "hero.gif",
+        "hero.html",
     }
     (block,) = blocks(PAGES["watching.md"], "python")
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ DESCRIPTIONS = {
     "sample": "Draw samples from a model and print them.",
     "solve": "Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.",
     "page": "Write one HTML file in which models decode puzzles in the browser, without a server.",
-    "trace": "Record one decode as an HTML page, an animation or a picture.",
+    "trace": "Record one decode as an HTML page or a picture.",
     "demo": "Train a 6x6 Sudoku model and plot accuracy against the number of latent tokens.",
     "bench": "Measure the speed of training and decoding on this machine.",
     "reproduce": "Reproduce a table or figure of the paper.",
@@ -93,7 +93,7 @@ EXAMPLES = {  # two of each command; "" is the program itself
     "page": ("page --open", "page runs/four sudoku-6-scdm -o four.html"),
     "trace": (
         f"trace sudoku-6-scdm {PUZZLE} --latents all -o trace.html",
-        f"trace sudoku-6-scdm {PUZZLE} --latents all --compare 0 --gif trace.gif",
+        f"trace sudoku-6-scdm {PUZZLE} --latents all --compare 0 --png trace.png",
     ),
     "demo": ("demo", "demo --scale smoke --out runs/smoke"),
     "bench": ("bench --methods scdm mdm --precisions fp32", "bench --methods scdm --train --growth growth"),

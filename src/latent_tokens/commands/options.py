@@ -26,7 +26,7 @@ METAVARS = {
     "task": "TASK", "method": "METHOD", "run": "RUN", "runs": "[RUN ...]", "puzzle": "PUZZLE",
     "experiment": "NAME", "methods": "METHOD [METHOD ...]", "train": "SIZE:BATCHxLENGTH [...]",
     "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE", "start": "RUN",
-    "out": "DIR", "data": "DIR", "growth": "DIR", "gif": "FILE", "png": "FILE", "text": "FILE",
+    "out": "DIR", "data": "DIR", "growth": "DIR", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
     "tasks": "TASK [TASK ...]", "include_path": "DIR", "model": "MODEL", "queue": "FILE",
     "license": "LICENSE", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",

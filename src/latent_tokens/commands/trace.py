@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """Record one decode as an HTML page, an animation or a picture. The settings are those of solve."""
+    """Record one decode as an HTML page or a picture. The settings are those of solve."""
 
     run: Positional[str]
     """Model that decodes. A run directory, a bundled model, or a name on the Hugging Face Hub."""
@@ -28,8 +28,6 @@ class Trace:
     """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one."""
     out: Path | None = None
     """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider changes n."""
-    gif: Path | None = None
-    """Animation to write."""
     png: Path | None = None
     """Picture to write."""
     compare: str | None = None
@@ -51,17 +49,14 @@ def run_trace(command: Trace) -> int:
     """Run `latent-tokens trace`. Write the files, and print the verdicts and the paths."""
     from latent_tokens.page.document import page_with
     from latent_tokens.storage import write_atomic
-    from latent_tokens.trace.drawing import animation, strip
+    from latent_tokens.trace.drawing import strip
     from latent_tokens.trace.record import trace
 
     # Check the names of the files.
-    outputs = {".html": command.out, ".gif": command.gif, ".png": command.png}
+    outputs = {".html": command.out, ".png": command.png}
     named = [path for path in outputs.values() if path is not None]
     if not named:
-        raise ValueError(
-            "nothing to write: name a page (-o trace.html), an animation (--gif trace.gif) "
-            "or a picture (--png trace.png)"
-        )
+        raise ValueError("nothing to write: name a page (-o trace.html) or a picture (--png trace.png)")
     check_outputs(outputs, command.replace)
 
     # Decode, and write the files.
@@ -71,7 +66,6 @@ def run_trace(command: Trace) -> int:
     models = [request.model for request in decodes]
     kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
         (command.out, lambda: page_with(traces, caption, models).encode()),
-        (command.gif, lambda: animation(traces, caption)),
         (command.png, lambda: strip(traces)),
     )
     write_atomic({path: content() for path, content in kinds if path is not None})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import TypedDict
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from PIL import Image, ImageColor
 
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.palette import PAGE
@@ -61,9 +59,6 @@ MAX_COLUMNS = 20  # cells per line
 PIXELS = 110  # per inch
 
 
-NOTE_WIDTH = 15.5  # characters per inch of a note
-
-
 # Inches.
 NARROW = 2.2  # width of a square board
 
@@ -84,9 +79,6 @@ TITLE = 0.28  # above a board
 
 
 CAPTION = 0.3  # below a board
-
-
-NOTE_LINE = 0.17
 
 
 class CellStyle(TypedDict, total=False):
@@ -129,27 +121,18 @@ class Moment:
         return RIGHT if self.trace["end"]["right"] else WRONG
 
 
-def figure(moments: Sequence[Moment], columns: int, square: float = NARROW, note: str = "") -> Figure:
-    """Return the moments in a grid above the legend and a note.
-
-    Args:
-        moments: the moments, row by row.
-        columns: number of boards per row.
-        square: width in inches of a square board.
-        note: text below the legend.
-    """
+def figure(moments: Sequence[Moment], columns: int) -> Figure:
+    """Return the moments, row by row, in a grid of that many columns above the legend."""
     # Sizes in inches.
     rows = math.ceil(len(moments) / columns)
     cells_wide, cells_high = grid_shape(moments[0].trace)
-    width = square if cells_wide == cells_high else WIDE
+    width = NARROW if cells_wide == cells_high else WIDE
     board_width = width - 2 * MARGIN
     board_height = board_width * cells_high / cells_wide
     scale = max(1.0, min(1.4, width / NARROW))  # of the text above and below a board
     panel_height = board_height + scale * (TITLE + CAPTION)
     total_width = max(width * columns, LEGEND_WIDTH / 2)
-    note_lines = textwrap.wrap(note.replace(" = ", "\u00a0=\u00a0"), int(NOTE_WIDTH * total_width))
-    foot = NOTE_LINE * len(note_lines)
-    total_height = panel_height * rows + LEGEND_HEIGHT + foot
+    total_height = panel_height * rows + LEGEND_HEIGHT
 
     # One board per moment. The first board of each trace has its title.
     drawing = Figure((total_width, total_height), dpi=PIXELS, facecolor="white")
@@ -169,21 +152,18 @@ def figure(moments: Sequence[Moment], columns: int, square: float = NARROW, note
             set_title(axes, moment.trace, scale)
             titled.append(moment.trace)
 
-    # The legend and the note.
+    # The legend.
     entries = legend()
     drawing.legend(
         handles=entries,
         loc="lower center",
-        bbox_to_anchor=(0.5, foot / total_height),
+        bbox_to_anchor=(0.5, 0),
         ncols=len(entries) if total_width > LEGEND_WIDTH else (len(entries) + 1) // 2,
         fontsize=8,
         frameon=False,
         handlelength=1.2,
         columnspacing=1.2,
     )
-    if note_lines:
-        y = 0.3 * NOTE_LINE / total_height
-        drawing.text(0.5, y, "\n".join(note_lines), fontsize=8, ha="center", va="bottom", linespacing=1.3)
     return drawing
 
 
@@ -291,21 +271,6 @@ def box_lines(start: Start, width: int, height: int) -> Iterator[tuple[tuple[int
 MOMENTS = 6  # of a trace in a PNG
 
 
-MOVING = 3.64  # inches: the width of a square board of an animation; two are 800 pixels wide
-
-
-NUM_COLORS = 32  # of an animation
-
-
-SWATCH = 20  # pixels: the height of a swatch
-
-
-FRAME_MS = 250  # milliseconds per frame of an animation
-
-
-LAST_MS = 5_000  # of the last frame
-
-
 def moments(trace: Trace) -> list[Moment]:
     """Return every step of a trace, and its end."""
     tokens = list(trace["start"]["tokens"])
@@ -326,46 +291,10 @@ def strip(traces: Sequence[Trace]) -> bytes:
     return png(figure([moment for row in rows for moment in row], len(rows[0])))
 
 
-def animation(traces: Sequence[Trace], note: str = "") -> bytes:
-    """Return a GIF of every step with the traces side by side.
-
-    A trace that ends before the others stays at its end.
-
-    All frames share one palette, and the last frame has a duration of its own. matplotlib's PillowWriter has
-    one frame rate.
-    """
-    # Draw the frames.
-    columns = aligned([moments(trace) for trace in traces])
-    files = [png(figure(column, len(traces), MOVING, note)) for column in columns]
-    images = [Image.open(io.BytesIO(file)).convert("RGB") for file in files]
-
-    # Reduce them to one palette, which has few colors and all of those that have a meaning.
-    palette = with_swatches(images[len(images) // 2]).quantize(NUM_COLORS)
-    images = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-
-    buffer = io.BytesIO()
-    durations = [FRAME_MS] * (len(images) - 1) + [LAST_MS]
-    images[0].save(
-        buffer, "GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=True
-    )
-    return buffer.getvalue()
-
-
 def aligned(rows: Sequence[Sequence[Moment]]) -> list[list[Moment]]:
     """Return the moments of several traces by step. A shorter trace repeats its end."""
     num_steps = max(len(row) for row in rows)
     return [[row[min(step, len(row) - 1)] for row in rows] for step in range(num_steps)]
-
-
-def with_swatches(image: Image.Image) -> Image.Image:
-    """Return an image above bars of the colors that an animation must keep, even if few cells have them."""
-    colors = ("white", "black", DECODED, LATENT, LATENT_EDGE, CANDIDATE, BROKEN, BROKEN_FILL, RIGHT)
-    extended = Image.new("RGB", (image.width, image.height + SWATCH * len(colors)))
-    extended.paste(image, (0, 0))
-    for number, color in enumerate(colors):
-        top = image.height + SWATCH * number
-        extended.paste(ImageColor.getrgb(color), (0, top, image.width, top + SWATCH))
-    return extended
 
 
 def spread(steps: list[Moment]) -> list[Moment]:

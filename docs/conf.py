@@ -19,7 +19,7 @@ project, release, copyright = PROJECT["name"], PROJECT["version"], "the latent-t
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 PROJECT_PAGES = ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
-include_patterns = ["docs/*.md", "results/*/*.md", *PROJECT_PAGES]
+include_patterns = ["docs/*.md", "results/*/*.md", "research/**/*.md", *PROJECT_PAGES]
 highlight_language = "text"
 
 myst_enable_extensions = ["html_image"]  # a figure with its width is a tag
@@ -38,7 +38,7 @@ html_extra_path = ["front"]  # index.html, which leads to docs/index.html
 
 def with_title(app: Sphinx, page: str, source: list[str]) -> None:
     """Add a title to a page that `latent-tokens reproduce` wrote, which begins with a table."""
-    if page.startswith("results/"):
+    if page.startswith("results/") or page.endswith("/table"):
         source[0] = f"---\norphan: true\n---\n# {page.rpartition('/')[2]}\n\n{source[0]}"
 
 

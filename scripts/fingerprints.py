@@ -318,9 +318,9 @@ def every_recipe_hash():
 
 
 def name_of_cell(cell):
-    """Return method, order, number of latents, puzzles to infill and variant of a cell."""
+    """Return method, order, number of latents, puzzles to infill and k of a cell."""
     latents = "own n" if cell.latents is None else f"n={cell.latents}"
-    parts = (cell.method, cell.order, latents, cell.problems, cell.variant)
+    parts = (cell.method, cell.order, latents, cell.problems, cell.legacy_name)
     return ", ".join(part for part in parts if part)
 
 

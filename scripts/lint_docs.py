@@ -25,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MANUAL = sorted(path for path in DOCS.glob("*.md") if path.name != "cli.md")  # of which help is checked
 ABOUT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md")]
-KINDS = ("*.md", "docs/*.md", "examples/*.md", "results/*/*.md", "space/*.md")
+KINDS = ("*.md", "docs/*.md", "examples/*.md", "results/*/*.md", "research/**/*.md", "space/*.md")
 PAGES = sorted(path for kind in KINDS for path in ROOT.glob(kind))
-FOLDERS = ("src", "tests", "examples", "scripts", "space")
+FOLDERS = ("src", "tests", "examples", "scripts", "research", "space")
 ENDINGS = (".py", ".ipynb", ".js", ".html")
 SOURCES = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.*") if path.suffix in ENDINGS)
 NUM_DECISIONS = 43

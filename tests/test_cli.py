@@ -424,14 +424,6 @@ REFUSED = [
     ("bench --lengths", "--lengths: is empty"),
     ("demo --scale large", "--scale large: must be one of full, smoke"),
     ("reproduce figure1", "NAME 'figure1': must be one of figure-1, "),
-    (
-        "reproduce figure-worth --scale paper",
-        "--scale paper: figure-worth has no models at this scale. Use --scale cpu.",
-    ),
-    (
-        "reproduce ablation-nats --scale paper",
-        "--scale paper: ablation-nats has no models at this scale. Use --scale cpu.",
-    ),
     ("import nowhere out", "SOURCE 'nowhere': not found"),
 ]
 

@@ -38,9 +38,9 @@ def names(cell):
 
 
 def measured(choice):
-    """Return the row of results/cpu that a row of choose.md states."""
-    name = re.search(r"\[([\w-]+)\]", choice["source"])[1]
-    (rows,) = tables((ROOT / "results" / "cpu" / f"{name}.md").read_text())
+    """Return the stored row that a row of choose.md states."""
+    path = re.search(r"\((.+)\)", choice["source"])[1]
+    rows, *_ = tables((DOCS / path).read_text())
     k, *policy = choice["k"].split(", ")
     n = choice["n"] if choice["n"].isdigit() or choice["n"] == "all" else ""
     (row,) = [

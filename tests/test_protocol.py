@@ -124,7 +124,7 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
         if recipe.cell.task != "text"
     ]
     for recipe in of_puzzles:
-        if recipe.cell.variant is None:
+        if recipe.cell.k is None:
             assert recipe.evaluation.protocol == "paper"
         if recipe.cell.task == "zebra":
             assert recipe.data.num_test == NUM_ZEBRA
@@ -134,36 +134,9 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
         config = with_protocol(net, task, recipe.evaluation)
         order = order_for(net.method, task, config)
         check_candidates(net.method, order, config.candidates)
-        if recipe.cell.variant is None:
+        if recipe.cell.k is None:
             assert config.candidates == (8 if is_adaptive(order) else None)
             check_counts(net.method, config.order, config.latents or (), config.candidates)
-
-
-def test_ablations_of_puzzles_have_the_problems_of_the_protocol(trained):
-    """A variant of k is measured on the same problems as the result that it is compared to."""
-    net = trained(0.9)
-    ablations = [
-        recipe
-        for name in ("ablation-growing", "ablation-relevant")
-        for recipe in recipes(name, "paper", Path("runs"))
-    ]
-    by_task = {}
-    for recipe in ablations:
-        task = task_of(recipe.data)
-        net.method = METHODS[recipe.training.method]
-        config = with_protocol(net, task, recipe.evaluation)
-        assert (recipe.evaluation.protocol is None) == (recipe.cell.variant == "k=growing")
-        assert (config.candidates == "growing") == (recipe.cell.variant == "k=growing")
-        assert config.data == recipe.data.folder
-        assert recipe.training.ema > 0
-        by_task.setdefault(recipe.cell.task, set()).add(config.num_samples)
-    assert by_task == {"sudoku-puzzle": {None}, "zebra": {NUM_ZEBRA}, "countdown": {None}}
-    results = {recipe.hash for recipe in recipes("figure-latents", "paper", Path("runs"))}
-    plain = [
-        recipe for recipe in ablations
-        if recipe.cell.variant == "plain" and recipe.cell.order == "top_prob" and recipe.cell.latents != 0
-    ]  # fmt: skip
-    assert {recipe.hash for recipe in plain} <= results
 
 
 def zebra_file(file, *puzzles):

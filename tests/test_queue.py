@@ -30,9 +30,9 @@ QUEUE = Path(__file__).parents[1] / "results" / "queue.toml"
 @pytest.fixture
 def config(tmp_path):
     path = tmp_path / "queue.toml"
-    path.write_text('[[models]]\ntask = "sudoku-gen"\nmethods = ["ar-mtp"]\n')
+    path.write_text('[[models]]\ntask = "text"\nmethods = ["esolm"]\n')
     return ReproduceConfig(
-        "ablation-weight", "smoke", tmp_path / "results", tmp_path / "runs", queue=path, workers=2
+        "table-text", "smoke", tmp_path / "results", tmp_path / "runs", queue=path, workers=3
     )
 
 
@@ -107,11 +107,11 @@ def test_entry_that_no_model_fits_is_named(tmp_path, capsys):
     path = tmp_path / "queue.toml"
     tables = ["steps = 3400", "steps = 3401", "seeds = [7]", "seeds = [2, 7]"]
     path.write_text("".join(f"[[models]]\ntask = 'sudoku-gen'\n{line}\n" for line in tables))
-    works = plan(recipes("ablation-refresh", "cpu", Path("runs")), Path("missing"))
-    models = queued(works, path, ReproduceConfig("ablation-refresh", "cpu"))
+    works = plan(recipes("figure-1", "cpu", Path("runs")), Path("missing"))
+    models = queued(works, path, ReproduceConfig("figure-1", "cpu"))
     assert {work.name for work in models} == {work.name for work in works}
     assert capsys.readouterr().err.splitlines() == [
-        f"{path}: models {number} fits no model of ablation-refresh at scale cpu" for number in (2, 3)
+        f"{path}: models {number} fits no model of figure-1 at scale cpu" for number in (2, 3)
     ]
 
 
@@ -119,7 +119,7 @@ def test_entry_that_no_model_fits_is_named(tmp_path, capsys):
 def test_queue_measures_every_row_once(config, capfd):
     table = reproduce(config)
     works, results = works_of(config)
-    assert [work.state for work in works] == ["done", "done"]
+    assert [work.state for work in works] == ["done"] * 3
     assert "not run" not in table
     rows = results.read_bytes()
     assert reproduce(config) == table
@@ -129,7 +129,7 @@ def test_queue_measures_every_row_once(config, capfd):
     alone = replace(config, queue=None, workers=1, out=config.out / "alone", runs=config.runs / "alone")
     assert "not run" not in reproduce(alone)
     values = [
-        {recipe: row["valid"] for recipe, row in measured(path).items()}
+        {recipe: row["perplexity"] for recipe, row in measured(path).items()}
         for path in (results, alone.out / "smoke" / "rows.jsonl")
     ]
     assert values[0] == values[1]
@@ -140,7 +140,7 @@ def test_failed_models_are_named_with_their_logs(config, monkeypatch):
     script = "import sys; print('the reason'); sys.exit(1)"
     monkeypatch.setattr(queue, "command", lambda work, config: [sys.executable, "-c", script])
     works, results = works_of(config)
-    with pytest.raises(ValueError, match="2 of the models failed") as failure:
+    with pytest.raises(ValueError, match="3 of the models failed") as failure:
         run_queue(works, config, results)
     for work in works:
         log = config.runs / "smoke" / "logs" / f"{work.name}.log"
@@ -155,7 +155,7 @@ def test_stopped_queue_stops_its_processes(config, monkeypatch):
     started = []
     monkeypatch.setattr(queue, "show", lambda job, bars, results: started.append(job))
     threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with pytest.raises(Preempted, match="stopped with 2 models left") as stopped:
+    with pytest.raises(Preempted, match="stopped with 3 models left") as stopped:
         run_queue(works, config, results)
     assert stopped.value.code == 75
     assert {job.work.name for job in started} == {work.name for work in works}
@@ -244,11 +244,10 @@ def test_unknown_model_is_refused_with_the_closest_one():
             "--workers 2: is only for a queue, which names the models. Add --queue FILE.",
         ),
         (["claims", "--status"], "--status: claims runs nothing. Leave it out."),
-        (["missing", "--queue", "q.toml"], "--queue q.toml: missing runs nothing. Leave it out."),
+        (["claims", "--queue", "q.toml"], "--queue q.toml: claims runs nothing. Leave it out."),
         (["table-models", "--model", "a"], "--model a: table-models runs nothing. Leave it out."),
         (["table-training", "--seeds", "2"], "--seeds 2: table-training has no results. Leave it out."),
         (["table-models", "--evaluator", "a"], "--evaluator a: table-models has no results. Leave it out."),
-        (["training-times", "--seeds", "2"], "--seeds 2: training-times has every training. Leave it out."),
         (["table-models", "--judge", "a"], "--judge a: table-models has no results. Leave it out."),
         (
             ["all", "--model", "m", "--queue", "q.toml"],
@@ -263,4 +262,4 @@ def test_settings_without_effect_are_refused_as_typed(arguments, message, capsys
 
 
 def test_experiments_that_run_nothing_are_named():
-    assert set(RUN_NOTHING) == {*CATALOGUE, "claims", "missing", "training-times"}
+    assert set(RUN_NOTHING) == {*CATALOGUE, "claims"}

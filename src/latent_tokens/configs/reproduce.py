@@ -12,15 +12,11 @@ from latent_tokens.configs.names import ScaleName
 
 ExperimentName = Literal[
     "figure-1", "figure-1-9x9", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents",
-    "figure-sudoku-large", "figure-text", "table-text", "figure-worth", "ablation-refresh", "ablation-weight",
-    "ablation-candidates", "ablation-confidence", "ablation-infilling", "ablation-growing",
-    "ablation-schedule", "ablation-targets", "ablation-latents", "ablation-relevant", "figure-predictions",
-    "figure-dead-ends", "figure-compute", "figure-depth", "figure-equal-compute", "ablation-steps",
-    "ablation-nats",
-    "table-models", "table-datasets", "table-training", "claims", "missing", "training-times", "all",
+    "figure-sudoku-large", "figure-text", "table-text",
+    "table-models", "table-datasets", "table-training", "claims", "all",
 ]  # fmt: skip
 OF_THE_PACKAGE = ("table-models", "table-datasets", "table-training")
-RUN_NOTHING = (*OF_THE_PACKAGE, "claims", "missing", "training-times")
+RUN_NOTHING = (*OF_THE_PACKAGE, "claims")
 
 
 @dataclass(frozen=True)
@@ -32,13 +28,9 @@ class ReproduceConfig:
 
     experiment: ExperimentName
     """Table or figure to reproduce. figure-1, figure-1-9x9, table-1, table-1-uniform, table-ar-mtp,
-    figure-latents, figure-sudoku-large, figure-text, table-text, figure-worth, ablation-refresh,
-    ablation-weight, ablation-candidates, ablation-confidence, ablation-infilling, ablation-growing,
-    ablation-schedule, ablation-targets, ablation-latents, ablation-relevant, figure-predictions,
-    figure-dead-ends, figure-compute, figure-depth, figure-equal-compute, ablation-steps, ablation-nats or
-    all. table-models, table-datasets and table-training describe the package. claims lists the verdicts on
-    the results. missing lists the models that are still to train. training-times lists the seconds of each
-    training. These six run nothing."""
+    figure-latents, figure-sudoku-large, figure-text, table-text or all. table-models, table-datasets and
+    table-training describe the package. claims lists the verdicts on the results, and what each claim without
+    one needs. These four run nothing."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller tasks. paper is
     the published setting."""
@@ -73,8 +65,6 @@ class ReproduceConfig:
             self._refuse(("status", "model", "queue"), f"{self.experiment} runs nothing")
         if self.experiment in OF_THE_PACKAGE:
             self._refuse(("seeds", "judge"), f"{self.experiment} has no results")
-        if self.experiment == "training-times":
-            self._refuse(("seeds", "judge"), f"{self.experiment} has every training")
         if self.queue is not None and self.model is not None:
             raise ValueError(
                 f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."

@@ -13,20 +13,20 @@ from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.evaluation.text import language_model
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.recipes import Recipe, recipes
-from latent_tokens.paper.figures.drawing import draw
-from latent_tokens.paper.figures.nats import draw_nats, nats_markdown
-from latent_tokens.paper.figures.texts import draw_text, text_markdown
-from latent_tokens.paper.figures.worth import draw_worth, worth_markdown
-from latent_tokens.paper.reports import ROWS, flags_of, report
+from latent_tokens.paper.figures import draw, draw_text
 from latent_tokens.paper.running.plan import Work, estimate, plan
 from latent_tokens.paper.running.queue import queued, run_queue
 from latent_tokens.paper.running.runs import check_together, measured, run
+from latent_tokens.paper.tables.catalogue import CATALOGUE
+from latent_tokens.paper.tables.claims import claims_table
 from latent_tokens.paper.tables.lines import Line, lines
 from latent_tokens.paper.tables.results import markdown
+from latent_tokens.paper.tables.text import text_markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 
+ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 MakeTable = Callable[[Sequence[Line], str], str]
 DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
 
@@ -38,7 +38,7 @@ def reproduce(config: ReproduceConfig) -> str:
     measured, and its line of that table is returned. `all` is every experiment in turn.
 
     Raises:
-        ValueError: the experiment is unknown or has no models at the scale, or rows cannot be in one table.
+        ValueError: the experiment is unknown, or rows cannot be in one table.
         KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
     if config.experiment in RUN_NOTHING:
@@ -75,15 +75,34 @@ def reproduce(config: ReproduceConfig) -> str:
     return "\n".join(tables)
 
 
+def report(config: ReproduceConfig) -> str:
+    """Return a table of the package, or that of the claims, which is written to OUT/SCALE, too.
+
+    Raises:
+        ValueError: there are no results to decide claims.
+    """
+    if config.experiment in CATALOGUE:
+        return as_markdown(CATALOGUE[config.experiment]())
+    path = config.out / config.scale / ROWS
+    stored = measured(path)
+    if not stored:
+        raise ValueError(f"out={config.out}: {path} has no results. Name the directory of results.")
+    text = claims_table(config.scale, config.runs, stored, config.seeds, path, config.judge)
+    text += f"\n`latent-tokens reproduce claims --scale {config.scale}{flags_of(config)}`\n"
+    write_atomic({path.parent / "claims.md": text.encode()})
+    return text
+
+
+def flags_of(config: ReproduceConfig) -> str:
+    """Return the flags that change a table, for the command under it."""
+    seeds = "" if config.seeds is None else f" --seeds {config.seeds}"
+    return seeds if config.judge is None else f"{seeds} --judge {config.judge}"
+
+
 def recipes_by_experiment(config: ReproduceConfig) -> dict[str, list[Recipe]]:
-    """Return the recipes of each experiment that has models at the scale. Raise ValueError if none has."""
+    """Return the recipes of each experiment."""
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
-    if not any(requested.values()):
-        raise ValueError(
-            f"scale={config.scale}: {config.experiment} has no models at this scale. Use scale=cpu."
-        )
-    return {name: listed for name, listed in requested.items() if listed}
+    return {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
 
 
 def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:
@@ -126,7 +145,7 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
     check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
     shown = lines(requested, rows)
     command = f"latent-tokens reproduce {experiment} --scale {scale}{flags}"
-    make_table, draw_figure = report_of(shown, experiment)
+    make_table, draw_figure = report_of(shown)
     table = f"{make_table(shown, experiment)}\n`{command}`\n"
     write_atomic({folder / f"{experiment}.md": table.encode()})
     if not experiment.startswith("table"):
@@ -134,12 +153,8 @@ def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Pa
     return table
 
 
-def report_of(lines: Sequence[Line], experiment: str) -> tuple[MakeTable, DrawFigure]:
+def report_of(lines: Sequence[Line]) -> tuple[MakeTable, DrawFigure]:
     """Return what makes the Markdown table of an experiment, and what draws its figure."""
-    if EXPERIMENTS[experiment].in_nats:
-        return nats_markdown, draw_nats
-    if EXPERIMENTS[experiment].of_likelihood:
-        return worth_markdown, draw_worth
     if all(line.is_text for line in lines):
         return text_markdown, draw_text
     return markdown, draw
@@ -155,10 +170,10 @@ def announce(works: list[Work]) -> None:
             " timing a few steps ...",
             highlight=False,
         )
-        if all(work.recipes[0].is_trained_here for work in works if work.missing):
+        if not any(work.recipes[0].imported for work in works if work.missing):
             time = f"about {estimate(works) / 60:.0f} minutes"
         else:
-            time = "no estimate: some models are imported or adapted"
+            time = "no estimate: some models are imported"
         CONSOLE.print(f"{time}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
 
 

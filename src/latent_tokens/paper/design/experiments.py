@@ -1,4 +1,4 @@
-"""Experiments: the tables and figures of the paper, and our ablations. Each is a title and a list of cells.
+"""Experiments: the tables and figures of the paper. Each is a title and a list of cells.
 
 A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
 """
@@ -6,13 +6,10 @@ A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
 from __future__ import annotations
 
 from latent_tokens.checks import Registry
-from latent_tokens.configs import OrderName
 from latent_tokens.core.cost import relative_cost, tokens_processed
-from latent_tokens.core.method import METHODS
-from latent_tokens.paper.design.ablations import ABLATIONS
 from latent_tokens.paper.design.cells import MODELS, Cell, Experiment
 from latent_tokens.paper.design.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PROB, UNIFORM, Column
-from latent_tokens.paper.design.scales import BOARDS_9, SMOLLM2, Latents, Scale
+from latent_tokens.paper.design.scales import BOARDS_9, Latents, Scale
 from latent_tokens.tasks import SudokuPuzzle
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
@@ -43,8 +40,8 @@ def costs_of_sidm() -> str:
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """Return scdm over its numbers of latent tokens, and sidm and mdm."""
     models = [("scdm", latents) for latents in scale.dial_of(task)] + [("sidm", None), ("mdm", None)]
-    variant = scale.dial_variant_of(task)
-    return [Cell(task, method, "top_prob", latents, problems, variant) for method, latents in models]
+    k = scale.budgets[task].dial_candidates
+    return [Cell(task, method, "top_prob", latents, problems, k) for method, latents in models]
 
 
 def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
@@ -53,32 +50,6 @@ def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
         Cell("text", "mdm", "uniform"),
         *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial),
     ]
-
-
-BLOCKS = (1, 4, 16, 64)  # positions
-
-
-def worth(scale: Scale) -> list[Cell]:
-    """Return text models over their numbers of latent tokens, with other policies, and decoded in blocks.
-
-    A model from left to right has no other blocks. There, adjacent masked tokens are the nearest.
-    """
-    models = [("text", method) for method in scale.texts.methods if scale.texts.num_held_out]
-    models += [(SMOLLM2, method) for method in ("ar-latents", "esolm") if SMOLLM2 in scale.budgets]
-    cells = []
-    for task, method in models:
-        is_left_to_right = METHODS[method].is_left_to_right
-        order: OrderName = "left_to_right" if is_left_to_right else "uniform"
-        dial = scale.texts.dial if task == "text" else scale.dial_of(task)
-        likelihood = None if task == "text" else "likelihood"  # rows of generated text have it, too
-        cells += [Cell(task, method, order, n, variant=likelihood) for n in dial]
-        chosen = scale.chosen_of(task)
-        for policy in ("decaying", "random" if is_left_to_right else "adjacent", "distant"):
-            cells += [Cell(task, method, order, n, variant=policy) for n in chosen]
-        for size in () if is_left_to_right else BLOCKS:
-            ends = (0, chosen[len(chosen) // 2])
-            cells += [Cell(task, method, order, n, variant=f"blocks of {size}") for n in ends]
-    return cells
 
 
 def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[Cell]:
@@ -95,7 +66,7 @@ def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[
 def boards_of_9(scale: Scale) -> list[Cell]:
     """Return Figure 1 on 9x9 boards, with both other orders and with adaptive candidates."""
     task = BOARDS_9 if BOARDS_9 in scale.budgets else "sudoku-gen"
-    adaptive = [Cell(task, method, "top_prob", n, variant="k=growing") for method, n in MODELS]
+    adaptive = [Cell(task, method, "top_prob", n, k="growing") for method, n in MODELS]
     return [
         *curve(task, scale),
         *windows(task, scale, ("ar-mtp-window",)),
@@ -159,11 +130,5 @@ EXPERIMENTS: Registry[Experiment] = Registry(
             "Text: with latent tokens (MDM), and without them and with a KV cache (Eso-LM)",
             lambda scale: written(scale, (0,)),
         ),
-        "figure-worth": Experiment(
-            "The worth of masked tokens in the input: held-out nats by number, policy and block length",
-            worth,
-            of_likelihood=True,
-        ),
-        **ABLATIONS,
     },
 )

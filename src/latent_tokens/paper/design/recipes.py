@@ -9,8 +9,7 @@ from pathlib import Path
 
 from latent_tokens.configs import DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.settings import num_problems
-from latent_tokens.paper.design.cells import PUZZLES, Cell
+from latent_tokens.paper.design.cells import Cell
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.hashes import (
     Content,
@@ -20,8 +19,7 @@ from latent_tokens.paper.design.hashes import (
     training_content,
 )
 from latent_tokens.paper.design.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
-from latent_tokens.paper.design.scales import SCALES, SMOLLM2, Budget, Scale
-from latent_tokens.paper.design.variants import VARIANTS, Variant
+from latent_tokens.paper.design.scales import SCALES, Budget, Scale
 from latent_tokens.tasks import Text
 
 
@@ -47,21 +45,11 @@ class Recipe:
         return f"{self.training.task}-{self.training.method}-{self.training.seed}-{hash_of(content)}"
 
     @property
-    def is_trained_here(self) -> bool:
-        """Whether the model is neither published nor adapted from a published one."""
-        return not self.imported and self.training.size is not None
-
-    @property
     def length(self) -> int:
         """The number of positions of a sequence."""
         if self.data.task == "text":
             return self.data.length or Text.length
         return task_of(self.data).length
-
-    @property
-    def trained_tokens(self) -> int:
-        """The tokens that training processes: all positions of every example of every step."""
-        return self.training.steps * self.training.batch_size * self.length
 
     @property
     def hash(self) -> str:
@@ -72,10 +60,6 @@ class Recipe:
             "problems": None if self.problems is None else data_content(self.problems),
         }
         # These came later. They enter the hash only if they are set, so that older hashes stay.
-        if self.variant.watcher:
-            content["watched"] = self.cell.variant
-        if self.variant.adjust:
-            content["adjust"] = self.cell.variant
         if self.evaluation.data is None and not self.imported:
             content["made"] = True
         if self.judge:
@@ -83,11 +67,6 @@ class Recipe:
         if self.num_held_out:
             content["held_out"] = self.num_held_out
         return hash_of(content)
-
-    @property
-    def variant(self) -> Variant:
-        """The change that the cell names, or none."""
-        return VARIANTS[self.cell.variant or "plain"]
 
 
 def recipes(
@@ -132,8 +111,6 @@ def of_cells(
         for seed in range(seeds or scale.budgets[cell.task].seeds):
             if scale.budgets[cell.task].task == "text":
                 listed.append(text_recipe(cell, scale, seed, folder, judge))
-            elif VARIANTS[cell.variant or "plain"].in_nats:
-                listed.append(nats_recipe(cell, scale, seed, folder))
             else:
                 listed.append(puzzle_recipe(cell, scale, seed, folder))
     return listed
@@ -142,20 +119,11 @@ def of_cells(
 def puzzle_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
     """Return the recipe of a cell of puzzles or boards."""
     budget = scale.budgets[cell.task]
-    variant = VARIANTS[cell.variant or "plain"]
     data = data_set(budget, root)
-
-    # The training, shortened for a variant that takes a part of the steps.
-    training = TrainConfig(
-        budget.task, cell.method, data=data.folder, seed=seed, **budget.training, **variant.training
-    )
+    training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
     if scale is SCALES["paper"] and (cell.task, cell.method) == ("countdown", "arm"):
         examples = ARM_ON_COUNTDOWN_EPOCHS * DATA_SETS["countdown"].num_train
         training = replace(training, steps=examples // training.batch_size)
-    steps = max(1, round(variant.share * training.steps))
-    warmup = max(1, round(variant.share * training.warmup))
-    training = replace(training, steps=steps, warmup=warmup)
-
     problems = None if cell.problems is None else data_set(scale.budgets[cell.problems], root)
     evaluation = puzzle_evaluation(cell, scale, seed, data, problems)
     return in_folder(Recipe(cell, data, training, evaluation, problems), root)
@@ -166,11 +134,10 @@ def puzzle_evaluation(
 ) -> EvalConfig:
     """Return how a cell of puzzles or boards is measured.
 
-    The paper scale has the paper's protocol. A variant that sets k keeps its problems only. Variants of
-    boards, whose problems are all equal, have more samples than the protocol.
+    The paper scale has the paper's protocol, except for a cell with a k of its own. Such a cell has more
+    samples, unless it has problems to infill.
     """
     budget = scale.budgets[cell.task]
-    variant = VARIANTS[cell.variant or "plain"]
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         candidates=budget.candidates if cell.order == "top_prob" else None,
@@ -181,53 +148,39 @@ def puzzle_evaluation(
         seed=seed,
         precision=budget.precision or scale.precision,
     )
-    if scale is SCALES["paper"] and (cell.variant is None or cell.task in PUZZLES):
-        evaluation = replace(evaluation, candidates=None, num_samples=None, protocol="paper")
-        if "candidates" in variant.evaluation:
-            evaluation = replace(evaluation, num_samples=num_problems(task_of(data)), protocol=None)
-    elif cell.variant and not problems:
-        # A test split has fewer problems, so they are made on the spot.
-        per_seed = budget.num_thorough or scale.num_thorough / budget.seeds
-        evaluation = replace(evaluation, data=None, num_samples=ceil(variant.samples * per_seed))
-    return replace(evaluation, **variant.evaluation)
-
-
-def nats_recipe(cell: Cell, scale: Scale, seed: int, root: Path) -> Recipe:
-    """Return the recipe of the likelihood of held-out boards, which are the same for every training seed.
-
-    So is the seed of the evaluation, which the orders are drawn from.
-    """
-    recipe = puzzle_recipe(cell, scale, seed, root)
-    evaluation = replace(
-        recipe.evaluation, data=recipe.data.folder, num_samples=None, seed=0, precision="fp32"
-    )
-    return replace(recipe, evaluation=evaluation, num_held_out=scale.num_boards)
+    if cell.k is None:
+        if scale is SCALES["paper"]:
+            return replace(evaluation, candidates=None, num_samples=None, protocol="paper")
+        return evaluation
+    evaluation = replace(evaluation, candidates=cell.k)
+    if problems is not None:
+        return evaluation
+    # A test split has fewer problems, so they are made on the spot.
+    return replace(evaluation, data=None, num_samples=ceil(scale.num_thorough / budget.seeds))
 
 
 def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:
-    """Return the recipe of a cell of text. A variant is measured by its likelihood only."""
+    """Return the recipe of a cell of text. It also has held-out likelihood."""
     budget = scale.budgets[cell.task]
     texts = scale.texts
     data = data_set(budget, root)
     training = TrainConfig(budget.task, cell.method, data=data.folder, seed=seed, **budget.training)
-    variant = VARIANTS[cell.variant or "plain"]
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
         order=cell.order,
-        num_samples=None if cell.variant else texts.num_samples,
+        num_samples=texts.num_samples,
         data=None if budget.imported else data.folder,
-        top_p=None if cell.variant else 0.9,
+        top_p=0.9,
         seed=seed,
         batch_size=50,
     )
-    evaluation = replace(evaluation, **variant.evaluation)
     recipe = Recipe(
         cell,
         data,
         training,
         evaluation,
-        judge=None if cell.variant else judge or texts.judge,
-        num_held_out=texts.num_held_out // (2 if cell.task == SMOLLM2 else 1),
+        judge=judge or texts.judge,
+        num_held_out=texts.num_held_out,
         imported=budget.imported,
     )
     return in_folder(recipe, root)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pydoc_data.topics
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from latent_tokens.checks import Registry
@@ -14,9 +13,9 @@ from latent_tokens.evaluation.settings import NUM_ZEBRA
 from latent_tokens.paper.design.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None
+Candidates = int | Literal["all", "growing"]
 
 BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, next to 6x6 boards in its place
-SMOLLM2 = "smollm2"  # an adapted language model, next to the text models that are trained from nothing
 ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  # written by scripts/english.py
 
 
@@ -35,9 +34,7 @@ class Budget:
     imported: bool = False
     precision: Precision | None = None  # of sampling
     dial: tuple[Latents, ...] | None = None  # numbers of latents
-    chosen: tuple[Latents, ...] | None = None  # numbers of latents, where the question is which
     windows: tuple[int, ...] | None = None  # numbers of predicted tokens
-    num_thorough: int | None = None  # samples of a variant, of each seed
     dial_candidates: int | None = None  # k of figures over n, if `candidates` leave no latent tokens
 
 
@@ -47,7 +44,7 @@ class Texts:
 
     judge: str
     num_samples: int
-    num_held_out: int  # sequences whose likelihood is measured, of an adapted model half as many
+    num_held_out: int  # sequences whose likelihood is measured
     methods: tuple[str, ...] = ("esolm", "scdm")
     dial: tuple[Latents, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
 
@@ -58,26 +55,15 @@ class Scale:
 
     budgets: dict[str, Budget]
     num_samples: int
-    num_thorough: int  # samples of a variant, of all its seeds together
+    num_thorough: int  # samples of a cell with a k of its own, of all its seeds together
     dial: tuple[Latents, ...]
-    chosen: tuple[Latents, ...]  # numbers of latents, where the question is which
     windows: tuple[int, ...]
     texts: Texts
     precision: Precision = "fp32"  # of sampling
-    num_boards: int = 0  # held-out boards whose likelihood is measured
 
     def dial_of(self, task: str) -> tuple[Latents, ...]:
         """Return the numbers of latent tokens of a figure of a task."""
         return self.budgets[task].dial or self.dial
-
-    def chosen_of(self, task: str) -> tuple[Latents, ...]:
-        """Return the numbers of latent tokens of a task, where the question is which."""
-        return self.budgets[task].chosen or self.chosen
-
-    def dial_variant_of(self, task: str) -> str | None:
-        """Return the variant of the cells of a figure over n: with fewer candidates, or None."""
-        k = self.budgets[task].dial_candidates
-        return None if k is None else f"k={k}"
 
     def windows_of(self, task: str) -> tuple[int, ...]:
         """Return the windows of a figure of a task."""
@@ -153,10 +139,8 @@ SCALES: Registry[Scale] = Registry(
             num_samples=4,
             num_thorough=4,
             dial=(0, "all"),
-            chosen=(4,),
             windows=(1, 4),
             texts=Texts("trigrams", 4, 2, dial=(0, 4)),
-            num_boards=4,
         ),
         "cpu": Scale(
             {
@@ -168,7 +152,6 @@ SCALES: Registry[Scale] = Registry(
                 ),
                 "sudoku-puzzle": replace(
                     cpu_budget("sudoku-6-puzzle", candidates=4, seeds=3, steps=2_400),
-                    num_thorough=4_000,
                     precision="fp32",
                 ),
                 "zebra": Budget(
@@ -189,35 +172,14 @@ SCALES: Registry[Scale] = Registry(
                     "text",
                     {"size": "nano", "precision": "fp32", "steps": 6_000, "positions": "rotary"},
                     ENGLISH,
-                    chosen=(2, 8, 32),
-                ),
-                SMOLLM2: Budget(
-                    "text",
-                    {
-                        "start": Path("models/smollm2"),
-                        "lora": 16,
-                        "steps": 600,
-                        "batch_size": 8,
-                        "lr": 2e-3,
-                        "warmup": 30,
-                        "precision": "fp32",
-                        "evaluate_every": 120,
-                        "save_every": 120,
-                        "keep": 20,
-                    },
-                    {**ENGLISH, "tokenizer": "models/smollm2", "num_validation": 32},
-                    dial=(0, 2, 8, 64),
-                    chosen=(2, 8),
                 ),
             },
             num_samples=1_000,
             num_thorough=4_000,
             dial=(0, 2, 4, 8, 16, "all"),
-            chosen=(4, 8),
             windows=(1, 4, 16),
             texts=Texts("smollm2", 100, 64),
             precision="bf16",
-            num_boards=64,
         ),
         "paper": Scale(
             {
@@ -231,7 +193,6 @@ SCALES: Registry[Scale] = Registry(
             num_samples=1_000,
             num_thorough=4_000,
             dial=(0, 4, 8, 16, 32, 64, "all"),
-            chosen=(4, 8),
             windows=(1, 8, 32, 128),
             texts=Texts("gpt2-large", 1_000, 0, methods=("esolm",)),
             precision="bf16",

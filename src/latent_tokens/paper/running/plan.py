@@ -65,13 +65,13 @@ def estimate(works: Iterable[Work]) -> float:
 
     The estimate is from training steps, which are timed now, and from the forward passes of decoding.
 
-    Imported and adapted models are left out. Timing a step of one takes minutes on a CPU.
+    Imported models are left out.
     """
     total = 0.0
     for work in works:
         first = work.recipes[0]
         training, length = first.training, first.length
-        if not work.missing or not first.is_trained_here:
+        if not work.missing or first.imported:
             continue
         assert training.size is not None
         rate = step_seconds(training.size, training.batch_size, length)

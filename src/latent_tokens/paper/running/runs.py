@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal
@@ -26,8 +25,7 @@ from latent_tokens.evaluation.rows import (
 )
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.design.recipes import Recipe
-from latent_tokens.paper.running.held_out import measure_likelihood, measure_text
-from latent_tokens.paper.running.held_out_boards import measure_nats
+from latent_tokens.paper.running.held_out import measure_text
 from latent_tokens.processes import fastest_device
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
 from latent_tokens.training.checkpoint import saved_step
@@ -84,7 +82,7 @@ def measure(recipe: Recipe) -> Row:
         ready(recipe.problems)
     net = from_pretrained(folder).to(fastest_device())
     begun = time.perf_counter()
-    row = measure_of(recipe)(net, recipe)
+    row = measure_text(net, recipe) if recipe.judge else measure_puzzles(net, recipe)
     weights = read_tensor_file(folder / "model.safetensors")
     description = read_description(folder, "config.json", "run")
     training_times = read_lines(folder / TRAINING_TIMES)
@@ -94,7 +92,7 @@ def measure(recipe: Recipe) -> Row:
         "recipe": recipe.hash,
         "model": recipe.model,
         "train_seed": recipe.training.seed,
-        "cell": asdict(recipe.cell),
+        "cell": recipe.cell.entries,
         "data_sha256": description.get("data_sha256", {}).get("train"),
         "weights_sha256": tensors_sha256(weights),
         "weights_file_sha256": file_sha256(weights),  # what rows of version 0.1 name weights_sha256
@@ -106,20 +104,9 @@ def measure(recipe: Recipe) -> Row:
     }
 
 
-def measure_of(recipe: Recipe) -> Callable[[Transformer, Recipe], Row]:
-    """Return what measures a recipe: samples, or the likelihood of held-out text or boards alone."""
-    if recipe.variant.in_nats:
-        return measure_nats
-    if recipe.data.task != "text":
-        return measure_puzzles
-    return measure_text if recipe.judge else measure_likelihood
-
-
 def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:
     """Return the row of solved problems."""
-    task, variant = task_of(recipe.data), recipe.variant
-    watcher = partial(variant.watcher, task) if variant.watcher else None
-    (row,) = evaluate(net, task, recipe.evaluation, adjust=variant.adjust, watcher=watcher)
+    (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation)
     return row
 
 

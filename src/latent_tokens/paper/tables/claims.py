@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -11,18 +11,17 @@ from latent_tokens.configs import ScaleName
 from latent_tokens.evaluation.intervals import wilson_difference
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row
-from latent_tokens.paper.design.cells import OURS, Cell, Claim
+from latent_tokens.paper.design.cells import Cell, Claim
 from latent_tokens.paper.design.claim_list import claims
 from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import Recipe, every_recipe, of_cells
+from latent_tokens.paper.design.recipes import Recipe, of_cells
 from latent_tokens.paper.design.scales import SCALES
 from latent_tokens.paper.running.runs import check_together
 from latent_tokens.paper.tables.lines import ENOUGH, Interval, Line, interval_over_seeds, lines, stand_in
-from latent_tokens.paper.tables.missing import Rates, models_of, rates_of
 
 HEADINGS = (
     *("task", "claim", "source", "first", "second", "unit"),
-    *("difference (95% interval)", "kind", "verdict", "missing models (seeds), hours: experiment"),
+    *("difference (95% interval)", "kind", "verdict", "missing models (seeds): command"),
 )
 RULE = (
     "A claim holds (yes) if three or more training seeds decide it: the 95% interval of the difference"
@@ -32,7 +31,7 @@ RULE = (
     " With fewer seeds the interval is the sampling noise (Wilson), which leaves out the variation between"
     " seeds and decides no claim. Seeds that solve the same puzzles count each puzzle once. For a loss or a"
     " perplexity, lower is better and the sampling noise is not known. An undecided claim is no evidence of"
-    " equality. A claim A > B - 3 points holds if the interval is above -3. The paper's claims are of its"
+    " equality. The paper's claims are of its"
     " own tasks, which the first column replaces by smaller ones. Both numbers are of the training seeds that"
     " both sides have. No interval is corrected for the number of claims."
     " With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input."
@@ -82,7 +81,7 @@ def claims_table(
     path: Path = Path("rows.jsonl"),
     judge: str | None = None,
 ) -> str:
-    """Return a table with one row per claim, from the results that exist, after one of the paper's claims.
+    """Return a table with one row per claim and task, from the results that exist, after their overview.
 
     Args:
         scale: the scale of the results.
@@ -97,7 +96,6 @@ def claims_table(
             with different data or problems.
     """
     listed = decided(scale, root, results, seeds, path, judge)
-    rates = rates_of(every_recipe(scale, root, seeds, judge), results)
     first_with: dict[Cell, str] = {}
     for name, experiment in EXPERIMENTS.items():
         for cell in experiment.cells(SCALES[scale]):
@@ -111,7 +109,7 @@ def claims_table(
             (
                 *(each.task, each.claim.text, each.claim.source, *values, unit),
                 *(each.difference, each.interval, each.verdict),
-                to_run(each, scale, rates, first_with) if each.missing and each.is_open else "",
+                to_run(each, scale, first_with) if each.missing and each.is_open else "",
             )
         )
     return f"{as_markdown(overview(listed))}\n{as_markdown(table)}\n{RULE}\n"
@@ -134,24 +132,35 @@ def decided(
         better, worse = on_shared_seeds(*sides)
         needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0), judge)
         missing = tuple(recipe for recipe in needed if recipe.hash not in results)
-        listed.append(Decided(claim, better, worse, *verdict(better, worse, claim.margin), missing))
+        listed.append(Decided(claim, better, worse, *verdict(better, worse), missing))
     return listed
 
 
-def to_run(each: Decided, scale: ScaleName, rates: Rates | None, first_with: Mapping[Cell, str]) -> str:
-    """Return what a claim without a verdict needs: models with their seeds, hours, and the commands.
+def to_run(each: Decided, scale: ScaleName, first_with: Mapping[Cell, str]) -> str:
+    """Return what a claim without a verdict needs: models with their seeds, and the commands.
 
     `first_with` is the first experiment with each cell.
     """
     names = dict.fromkeys(first_with[recipe.cell] for recipe in each.missing)
     task = each.claim.better.task
     more = f" --seeds {ENOUGH}" if SCALES[scale].budgets[task].seeds < ENOUGH else ""
-    hours = "" if rates is None else f", {rates.hours(each.missing):.1f} h"
-    return f"{models_of(each.missing)}{hours}: {', '.join(f'`{name}{more}`' for name in names)}"
+    commands = (f"`latent-tokens reproduce {name} --scale {scale}{more}`" for name in names)
+    return f"{models_of(each.missing)}: {', '.join(commands)}"
+
+
+def models_of(missing: Iterable[Recipe]) -> str:
+    """Return the models of some recipes in words: "mdm, sidm (1, 2); arm (2)"."""
+    seeds: dict[str, set[int]] = {}
+    for recipe in missing:
+        seeds.setdefault(recipe.cell.method, set()).add(recipe.training.seed)
+    methods: dict[str, list[str]] = {}
+    for method, of_method in seeds.items():
+        methods.setdefault(", ".join(map(str, sorted(of_method))), []).append(method)
+    return "; ".join(f"{', '.join(names)} ({numbers})" for numbers, names in methods.items())
 
 
 def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
-    """Return a table of the paper's claims alone: the tasks on which each is reproduced, and those not.
+    """Return a table with a row per claim: the tasks on which each is reproduced, and those not.
 
     "(implied)" is a comparison that follows from a statement of the paper, which does not print it.
     """
@@ -159,9 +168,8 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
     table: list[tuple[str, ...]] = [
         ("claim of the paper", "reproduced", "the reverse", "undecided", "fewer than three seeds", "not run")
     ]
-    of_paper = [each for each in listed if not each.claim.source.startswith(OURS)]
-    for text in dict.fromkeys(each.claim.text for each in of_paper):
-        of_text = [each for each in of_paper if each.claim.text == text]
+    for text in dict.fromkeys(each.claim.text for each in listed):
+        of_text = [each for each in listed if each.claim.text == text]
         cells: dict[str, list[str]] = {column: [] for column in columns}
         for each in of_text:
             column = next(column for column in columns if each.verdict.startswith(column))
@@ -172,11 +180,10 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
     return table
 
 
-def verdict(better: Line, worse: Line, margin: float = 0) -> tuple[str, str, str]:
+def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     """Return the difference with its interval, the kind of interval, and the verdict on better > worse.
 
-    For a loss a negative difference supports the claim. With a margin the verdict is on better > worse -
-    margin, for a loss on better < worse + margin.
+    For a loss a negative difference supports the claim.
     """
     difference = difference_of(better, worse)
     if difference is None:
@@ -185,21 +192,19 @@ def verdict(better: Line, worse: Line, margin: float = 0) -> tuple[str, str, str
     interval = difference.interval
     if interval is not None:
         text += f" ({better.signed(interval.low)} to {better.signed(interval.high)})"
-    return text, interval.kind if interval else "", decision(difference, better.is_loss, margin)
+    return text, interval.kind if interval else "", decision(difference, better.is_loss)
 
 
-def decision(difference: Difference, is_loss: bool, margin: float = 0) -> str:
+def decision(difference: Difference, is_loss: bool) -> str:
     """Return the verdict in words."""
     if difference.num_seeds < ENOUGH or difference.interval is None:
         return f"no claim: {difference.num_seeds} seed{'s' * (difference.num_seeds > 1)}"
     low, high, _ = difference.interval
     if is_loss:
         low, high = -high, -low
-    if low > -margin:
+    if low > 0:
         return "yes"
-    if high >= -margin:
-        return "undecided"
-    return "no" if margin else "no, the reverse"
+    return "undecided" if high >= 0 else "no, the reverse"
 
 
 def difference_of(first: Line, second: Line) -> Difference | None:

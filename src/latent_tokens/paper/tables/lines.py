@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.evaluation.settings import is_adaptive
 from latent_tokens.paper.design.cells import PUZZLES, Cell
 from latent_tokens.paper.design.recipes import Recipe
-from latent_tokens.paper.running.held_out import held_out
 
-STEPS_AHEAD = (1, 4, 16)  # steps between a latent's prediction and its decoding
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
-DIGITS = {"soft_loss": 2, "nats_per_token": 4}  # of a metric; 1 for the others
+DIGITS = {"soft_loss": 2}  # of a metric; 1 for the others
 ENOUGH = 3  # training seeds of an interval over seeds
 
 
@@ -65,8 +63,6 @@ class Line:
     @property
     def loss(self) -> str | None:
         """The key of the value if lower is better, else None."""
-        if any(recipe.variant.in_nats for recipe in self.recipes):
-            return "nats_per_token"
         return LOSSES.get(self.cell.task)
 
     @property
@@ -85,9 +81,8 @@ class Line:
         return {row["train_seed"]: self.value_in(row) for row in self.rows}
 
     def value_in(self, row: Row) -> float:
-        """Return the value of a result. Nats are those of the sequences, because a row rounds their mean."""
-        nats = held_out(row) if self.metric == "nats_per_token" else None
-        return value_of(row, self.metric) if nats is None else nats
+        """Return the value of a result."""
+        return value_of(row, self.metric)
 
     def of_seeds(self, seeds: Sequence[int]) -> Line:
         """Return the line with the results of some training seeds only."""
@@ -145,28 +140,6 @@ class Line:
         assert interval is not None
         return Interval(max(0.0, interval.low), min(100.0, interval.high), interval.kind)
 
-    def summed(self, key: str, by: str, *names: str) -> dict[int, list[int]]:
-        """Return sums over all seeds of the counts of a watcher.
-
-        Args:
-            key: the key of the watcher's records in a result.
-            by: the number of a record, which sorts the sums.
-            names: the counts that are summed.
-        """
-        sums: dict[int, list[int]] = {}
-        rows = cast(Sequence[Mapping[str, Sequence[Mapping[str, int]]]], self.rows)
-        for record in (record for row in rows for record in row.get(key, ())):
-            before = sums.get(record[by], [0] * len(names))
-            sums[record[by]] = [total + record[name] for total, name in zip(before, names, strict=True)]
-        return dict(sorted(sums.items()))
-
-    @property
-    def foreseen(self) -> str:
-        """Percent of the latents whose prediction was decoded 1, 4 and 16 steps later, in correct samples."""
-        counts = self.summed("foresight", "steps", "hit_right", "seen_right")
-        shares = {step: 100 * hit / seen for step, (hit, seen) in counts.items() if seen}
-        return ", ".join(f"{shares[step]:.0f} ({step} ahead)" for step in STEPS_AHEAD if step in shares)
-
 
 def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
     """Return the cells of some recipes in their order, with the results that exist.
@@ -193,7 +166,7 @@ def stand_in(line: Line) -> str:
 
 
 def differ_in_candidates(lines: Sequence[Line]) -> bool:
-    """Return whether lines differ in k, and not all of them name it as their variant."""
+    """Return whether lines differ in k, and not all of them have it in their cell."""
     with_k = [line for line in lines if line.candidates]
-    are_named = all("candidates" in line.recipes[0].variant.evaluation for line in with_k)
+    are_named = all(line.cell.k is not None for line in with_k)
     return len({line.candidates for line in with_k}) > 1 and not are_named

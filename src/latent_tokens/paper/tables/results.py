@@ -11,22 +11,15 @@ from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.paper.design.cells import Cell
 from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.reference import AR_MTP, TOP_PROB, UNIFORM, Printed
-from latent_tokens.paper.design.variants import label
 from latent_tokens.paper.tables.lines import Line, differ_in_candidates, stand_in
-from latent_tokens.paper.watchers.diversity import columns_of
 from latent_tokens.tasks import CompactZebra, Zebra, configured
 
 HEADINGS = (
     *("task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
-    *("kind", "strict %", "samples", "each seed", "latents predicted"),
-    *("distinct %", "intercalates (reference)"),
+    *("kind", "strict %", "samples", "each seed"),
     *("relative cost", "relative cost, paper's formula"),
 )
-OF_SOME = (
-    *("n", "variant", "paper", "chance", "strict %"),
-    *("latents predicted", "distinct %", "intercalates (reference)"),
-)
-MAY_BE_EMPTY = tuple(map(HEADINGS.index, OF_SOME))
+MAY_BE_EMPTY = tuple(map(HEADINGS.index, ("n", "variant", "paper", "chance", "strict %")))
 LEGEND = (
     "Kinds of intervals: t is Student's t over training seeds, from three on, and never narrower than the"
     " interval of all samples (t and Wilson if that sets a bound). Wilson is the interval of all samples. It"
@@ -40,8 +33,6 @@ LEGEND_OF = {
     "chance": "Chance is a random assignment that uses every value once per attribute.",
     "strict %": "Lenient: every equation is true and the last value is the target. Strict: the equations also"
     " use each given number and each result exactly once.",
-    "distinct %": "Distinct: valid boards that differ from all others of their seed. Intercalates: 2x2 Latin"
-    " subsquares of a valid board, and of boards that the task generates (reference).",
 }
 
 
@@ -67,7 +58,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
         ORDER_NAMES[cell.order],
         line.candidates,
         "" if cell.latents is None else str(cell.latents),
-        label(cell.variant),
+        cell.legacy_name or "",
         "" if number is None else cost(number),
     )
     if not line.rows:
@@ -84,8 +75,6 @@ def cells_of(line: Line) -> tuple[str, ...]:
         mean_strict(line),
         f"{line.num_samples:,}",
         " ".join(map(line.written, line.values)),
-        line.foreseen,
-        *columns_of(line.rows),
         mean_cost(line, "relative_cost"),
         mean_cost(line, "paper_cost"),
     )
@@ -120,7 +109,7 @@ def chance(line: Line) -> str:
 
 def printed(cell: Cell) -> Printed | None:
     """Return the number that the paper prints in this cell, or None."""
-    if (cell.latents, cell.problems, cell.variant) != (None, None, None):
+    if (cell.latents, cell.problems, cell.k) != (None, None, None):
         return None
     columns = [table.get(cell.task, {}) for table in (TOP_PROB, UNIFORM, AR_MTP)]
     key = (cell.method, cell.order)

@@ -1,0 +1,402 @@
+"""Figures: curves over the number of latent tokens, and held-out nats and perplexity of text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from latent_tokens.core.method import METHODS
+from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
+from latent_tokens.evaluation.rows import Row, value_of
+from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.design.cells import Cell
+from latent_tokens.paper.design.experiments import EXPERIMENTS, WINDOWED
+from latent_tokens.paper.design.scales import Latents
+from latent_tokens.paper.running.held_out import held_out, nats_above
+from latent_tokens.paper.tables.lines import Line, differ_in_candidates, stand_in
+from latent_tokens.paper.tables.text import without_latents
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SOLID, DASHED, DASH_DOTTED, DOTTED = "-", "--", "-.", ":"
+STYLES_OF_ORDERS = {"top_prob": DASHED, "uniform": DOTTED, "left_to_right": DASH_DOTTED}
+"""The horizontal lines of models without a value on the axis, by their decoding order."""
+MARKERS = ("o", "s", "^", "D")
+BELOW = 35  # points from a panel to its legend: the tick labels and the label of the axis
+LINE_HEIGHT = 10  # points of each further line of a tick label
+
+
+def kind(cell: Cell) -> str:
+    """Return the name of the method without its window."""
+    return re.sub(r"-[0-9]+$", "", cell.method)
+
+
+def rank(name: str) -> int:
+    """Return the place of a name in legends: that of the first method in it. Other names are last."""
+    order = list(METHOD_COLORS)
+    return next((order.index(word) for word in re.split("[ ,]+", name) if word in order), len(order))
+
+
+def by_method(lines: Sequence[Line]) -> list[Line]:
+    """Return lines in the order of their methods. Tasks keep their order."""
+    tasks = list(dict.fromkeys((line.cell.task, line.cell.problems) for line in lines))
+    return sorted(
+        lines,
+        key=lambda line: (tasks.index((line.cell.task, line.cell.problems)), rank(kind(line.cell))),
+    )
+
+
+def legend_below(axes: Axes) -> None:
+    """Draw a legend of two columns under the panel, so that it hides no curve. Methods are in one order."""
+    from matplotlib.transforms import ScaledTranslation
+
+    handles, labels = axes.get_legend_handles_labels()
+    in_order = sorted(range(len(labels)), key=lambda i: rank(labels[i]))
+    further_lines = max((tick.get_text().count("\n") for tick in axes.get_xticklabels()), default=0)
+    points = BELOW + LINE_HEIGHT * further_lines
+    below = ScaledTranslation(0, -points / 72, axes.figure.dpi_scale_trans)
+    axes.legend(
+        [handles[i] for i in in_order],
+        [labels[i] for i in in_order],
+        fontsize=8,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        bbox_transform=axes.transAxes + below,
+        borderaxespad=0,
+        handlelength=3.6,  # a shorter line hides its dashes behind its marker
+        ncols=2,
+    )
+
+
+DODGE = 0.16  # between the points of two methods
+MAX_COLUMNS = 3
+MIN_WIDTH = 8  # inches, for the title and the caption
+PANEL_WIDTH = 3.6  # inches
+LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
+HEADROOM = 1.05  # of the highest interval
+ADAPTIVE = "adaptive k"  # in the titles of panels
+
+
+def sheet_of(num_panels: int, height: float) -> Figure:
+    """Return a figure with empty panels, row by row.
+
+    Args:
+        num_panels: at least 1.
+        height: of a row, in inches.
+    """
+    from matplotlib.figure import Figure
+
+    num_rows = ceil(num_panels / MAX_COLUMNS)
+    num_columns = ceil(num_panels / num_rows)
+    size = (max(MIN_WIDTH, PANEL_WIDTH * num_columns), height * num_rows)
+    sheet = Figure(figsize=size, layout="constrained")
+    for index in range(num_panels):
+        sheet.add_subplot(num_rows, num_columns, index + 1)
+    return sheet
+
+
+def measurement(lines: Sequence[Line]) -> list[str]:
+    """Return the samples, training seeds, candidates and hardware of lines with results, for a caption."""
+    rows = [row for line in lines for row in line.rows]
+    seeds = span({len(line.rows) for line in lines})
+    notes = [f"{span({row['num_samples'] for row in rows})} samples per seed"]
+    notes.append(f"{seeds} training {plural('seed', seeds)}")
+    candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
+    fixed = candidates - {"growing"}
+    if len(fixed) == 1:
+        notes.append(f"k = {fixed.pop()}{' or adaptive' * ('growing' in candidates)} in top-prob order")
+    return [*notes, *hardware(rows)]
+
+
+def hardware(rows: Sequence[Row]) -> list[str]:
+    """Return the threads, the devices and the versions of PyTorch of results, for a caption."""
+    notes = []
+    threads = {row["threads"] for row in rows if "threads" in row}
+    if threads:
+        devices = ", ".join(sorted({str(row["device"]) for row in rows}))
+        notes.append(f"{span(threads)} {plural('thread', span(threads))} ({devices})")
+    versions = {str(row["made_with"]["torch"]) for row in rows if "made_with" in row}
+    if versions:
+        releases = sorted({".".join(version.split(".")[:2]) for version in versions})
+        notes.append(f"PyTorch {' and '.join(releases)}")
+    return notes
+
+
+def held_out_sequences(rows: Sequence[Row]) -> str:
+    """Return the number and the length of the held-out sequences of results with nats."""
+    counts = " or ".join(map(str, sorted({len(row["held_out_nats"]) for row in rows})))
+    length = rows[0]["held_out_tokens"] // len(rows[0]["held_out_nats"])
+    return f"{counts} held-out sequences of {length} tokens"
+
+
+def candidates_of(rows: Sequence[Row]) -> list[str]:
+    """Return the numbers of candidates of results that have one."""
+    numbers = sorted({str(row["candidates"]) for row in rows if "candidates" in row})
+    return [f"k = {' or '.join(numbers)}"] if numbers else []
+
+
+def plural(noun: str, number: str) -> str:
+    """Return a noun as it follows a number."""
+    return noun if number == "1" else f"{noun}s"
+
+
+def span(numbers: set[int]) -> str:
+    """Return the smallest and the largest number, or the only one."""
+    return "-".join(f"{number:,}" for number in sorted({min(numbers), max(numbers)}))
+
+
+def curves(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw a curve over n for each kind of model that has one, and a dashed line for each without."""
+    # "all" is at the largest number that a sample can have.
+    most = max(int(row["forward_passes"]) for line in lines for row in line.rows) - 1
+    values = {num_latents(line.cell) for line in lines} - {None}
+    coordinates = {value: value if isinstance(value, int) else most for value in values}
+
+    # One curve per kind of model and order.
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        groups.setdefault((family(line.cell), line.cell.order), []).append(line)
+    for key, group in groups.items():
+        number = [other for other in groups if other[0] == key[0]].index(key)
+        k = group[0].candidates if differ_in_candidates(lines) else ""
+        draw_group(axes, group, key, MARKERS[number], coordinates, k)
+
+    # Ticks, labels and limits.
+    ticks = sorted(coordinates, key=lambda value: coordinates[value])
+    labels = [f"all ({most})" if tick == "all" else str(tick) for tick in ticks]
+    axes.set_xticks([coordinates[tick] for tick in ticks], labels, fontsize=8)
+    axes.set(xlabel="latent tokens n", ylabel=lines[0].unit)
+    top = None if lines[0].is_loss else max(LOWEST_TOP, HEADROOM * axes.dataLim.ymax)
+    axes.set_ylim(0, top)
+    axes.grid(axis="y", alpha=0.3)
+    legend_below(axes)
+
+
+def draw_group(
+    axes: Axes,
+    lines: Sequence[Line],
+    key: tuple[str, str],
+    marker: str,
+    coordinates: Mapping[Latents, int],
+    k: str,
+) -> None:
+    """Draw one curve, or a dashed line if the model has no number of latents. Its legend names k if set."""
+    name, order = key
+    kinds = ", ".join(dict.fromkeys(kind(line.cell) for line in lines))
+    label = f"{kinds}, {ORDER_NAMES[order]}"
+    label += f", k={k}" if k else ""
+    color = METHOD_COLORS[name]
+    if num_latents(lines[0].cell) is None:
+        mean = lines[0].mean
+        style = STYLES_OF_ORDERS.get(order, DASHED)
+        value = lines[0].written(mean) if lines[0].is_loss else f"{mean:.0f}"
+        axes.axhline(mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {value}", zorder=3)
+        return
+    numbered = ((num_latents(line.cell), line) for line in lines)
+    placed = [(coordinates[n], line) for n, line in numbered if n is not None]
+    placed.sort(key=lambda pair: pair[0])
+    points = [line for _, line in placed]
+    axes.errorbar(
+        [place for place, _ in placed],
+        [line.mean for line in points],
+        bars(points),
+        marker=marker,
+        capsize=3,
+        color=color,
+        linestyle=SOLID if len(points) > 1 else "none",
+        label=label,
+    )
+
+
+def share_limits(panels: Sequence[Axes]) -> None:
+    """Give panels of the same quantity the same vertical limits."""
+    for quantity in {axes.get_ylabel() for axes in panels}:
+        alike = [axes for axes in panels if axes.get_ylabel() == quantity]
+        bottom = min(axes.get_ylim()[0] for axes in alike)
+        top = max(axes.get_ylim()[1] for axes in alike)
+        for axes in alike:
+            axes.set_ylim(bottom, top)
+
+
+def family(cell: Cell) -> str:
+    """Return the kind of model. ar-mtp is the last point of the windows' curve: all masked tokens."""
+    return "ar-mtp-window" if cell.method == "ar-mtp" else kind(cell)
+
+
+def num_latents(cell: Cell) -> Latents:
+    """Return the number of latent tokens, set at inference or by the window in training, or None."""
+    if cell.method.startswith(WINDOWED):
+        window = METHODS[cell.method].window
+        return None if window is None else window - 1
+    return "all" if cell.method == "ar-mtp" else cell.latents
+
+
+def bars(lines: Sequence[Line]) -> list[list[float]] | None:
+    """Return the lengths of the intervals below and above the means, or None if a line has none."""
+    intervals = [line.interval for line in lines if line.interval is not None]
+    if len(intervals) < len(lines):
+        return None
+    pairs = list(zip(lines, intervals, strict=True))
+    below = [line.mean - interval.low for line, interval in pairs]
+    return [below, [interval.high - line.mean for line, interval in pairs]]
+
+
+def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
+    """Write STEM.png and STEM.svg of the lines that have results, and return the paths.
+
+    There is one panel per task and k. Bars are 95% intervals. Without results nothing is written.
+    """
+    shown = by_method([line for line in lines if line.rows])
+    if not shown:
+        return []
+    panels = panels_of(shown)
+    sheet = sheet_of(len(panels), 4.8)
+    for axes, (title, of_panel) in zip(sheet.axes, panels.items(), strict=True):
+        curves(axes, of_panel)
+        axes.set_title(title, fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    if len({stand_in(line) for line in shown}) == 1:
+        share_limits(sheet.axes)
+    caption = f"{', '.join([*measurement(shown), *intervals_note(shown)])}\n{command}"
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def intervals_note(lines: Sequence[Line]) -> list[str]:
+    """Return what the bars of lines are, for a caption, or nothing if a line has no interval."""
+    intervals = [line.interval for line in lines]
+    kinds = {"" if interval is None else interval.kind for interval in intervals}
+    if "" in kinds:
+        return []
+    if "Wilson" not in kinds:
+        return ["95% intervals over training seeds"]
+    repeated = any(line.num_independent < line.num_samples for line in lines)
+    of_samples = "of samples" + ", each puzzle once" * repeated
+    if kinds == {"Wilson"}:
+        return [f"95% intervals {of_samples}"]
+    return [f"95% intervals over training seeds, with fewer than three {of_samples}"]
+
+
+def panels_of(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Return the lines of each panel by its title, without panels of one value."""
+    counts = Counter(map(panel_title, lines))
+    titles = [title for title, count in counts.items() if count > 1] or list(counts)
+    by_title = {title: [line for line in lines if panel_title(line) == title] for title in titles}
+    notes = {title: candidates_in(shown) for title, shown in by_title.items()}
+    fixed = set(notes.values()) - {"", ADAPTIVE}
+    if len(fixed) == 1:  # the caption has it
+        notes |= {title: "" for title, note in notes.items() if note in fixed}
+    return {f"{title}, {notes[title]}".removesuffix(", "): shown for title, shown in by_title.items()}
+
+
+def candidates_in(lines: Sequence[Line]) -> str:
+    """Return the number of candidates in top-prob order of a panel, empty if it is not one number."""
+    if {line.cell.k for line in lines} == {"growing"}:
+        return ADAPTIVE
+    rows = [row for line in lines for row in line.rows]
+    numbers = {row["candidates"] for row in rows if row.get("order") == "top_prob"}
+    return f"k = {numbers.pop()}" if len(numbers) == 1 else ""
+
+
+def panel_title(line: Line) -> str:
+    """Return the title of the panel of a line. A k of its own has a panel of its own."""
+    task = stand_in(line)
+    return task if line.cell.k is None else f"{task}, {ORDER_NAMES[line.cell.order]}"
+
+
+def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
+    """Write STEM.png and STEM.svg: held-out nats and perplexity over the number of latent tokens.
+
+    Fewer than two numbers with results make no figure.
+    """
+    from matplotlib.figure import Figure
+
+    shown = by_method([line for line in lines if line.rows])
+    dial = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    if len(dial) < 2:
+        return []
+    sheet = Figure(figsize=(9, 4.6), layout="constrained")
+    panels = [("perplexity", "perplexity\nunder the evaluator model")]
+    if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
+        panels.insert(0, ("difference", "held-out nats per token,\ndifference to n = 0"))
+    methods = list(dict.fromkeys(line.cell.method for line in shown))
+    methods_over_n = (line.cell.method for line in shown if line.cell.latents is not None)
+    curves = list(dict.fromkeys(methods_over_n))
+    for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for method in methods:
+            method_lines = [line for line in shown if line.cell.method == method]
+            points = [
+                (line, *point) for line in method_lines if (point := point_of(line, shown, what)) is not None
+            ]
+            color = METHOD_COLORS[method]
+            if method_lines[0].cell.latents is None:
+                for line, value, _ in points:
+                    style = STYLES_OF_ORDERS.get(line.cell.order, DASHED)
+                    label = f"{method} {value:.0f}"
+                    axes.axhline(value, linewidth=1.2, linestyle=style, color=color, label=label)
+            elif points:
+                aside = DODGE * (curves.index(method) - (len(curves) - 1) / 2)
+                offsets = [dial.index(line.cell.latents or 0) + aside for line, _, _ in points]
+                bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
+                marker = MARKERS[curves.index(method)]
+                values = [value for _, value, _ in points]
+                axes.errorbar(offsets, values, bars, marker=marker, capsize=3, color=color, label=method)
+        axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
+        axes.grid(axis="y", alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        legend_below(axes)
+    caption = f"{', '.join(counts_of(shown))}\n{intervals_of(shown)}\n{command}"
+    return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def counts_of(lines: Sequence[Line]) -> list[str]:
+    """Return the numbers of texts and sequences, the candidates and the hardware, for a caption."""
+    rows = [row for line in lines for row in line.rows]
+    notes = [f"{span({row['num_samples'] for row in rows})} texts per seed"]
+    with_nats = [row for row in rows if "held_out_nats" in row]
+    if with_nats:
+        notes.append(held_out_sequences(with_nats))
+    return [*notes, *candidates_of(rows), *hardware(rows)]
+
+
+def intervals_of(lines: Sequence[Line]) -> str:
+    """Return the evaluator model and the intervals, for a caption."""
+    judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in lines))
+    num_seeds = max(len(line.rows) for line in lines)
+    intervals = "95% intervals over texts or held-out sequences, one training seed"
+    if num_seeds > 1:
+        intervals = f"means of {num_seeds} training seeds"
+    return f"evaluator model: {judges}, {intervals}"
+
+
+def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple[float, float] | None] | None:
+    """Return the value of a line in a panel, and its interval below and above, or None.
+
+    Only one seed has an interval.
+    """
+    if what == "difference":
+        first = without_latents(line, lines)
+        differences = [
+            above
+            for row in line.rows
+            if row["train_seed"] in first and (above := nats_above(row, first[row["train_seed"]])) is not None
+        ]
+        if not differences:
+            return (0.0, None) if line.cell.latents == 0 else None
+        half = differences[0][1]
+        has_interval = len(differences) == 1 and math.isfinite(half)
+        return fmean(value for value, _ in differences), (half, half) if has_interval else None
+    value = fmean(value_of(row, what) for row in line.rows)
+    row, *others = line.rows
+    interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
+    return value, None if others or interval is None else (value - interval[0], interval[1] - value)

@@ -1,1 +1,0 @@
-"""Figures of rows, and the tables that belong to one figure."""

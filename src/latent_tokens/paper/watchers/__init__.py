@@ -1,1 +1,0 @@
-"""Watchers of decoding: what they count at every step becomes part of a row."""

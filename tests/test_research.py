@@ -1,0 +1,335 @@
+"""research/: every script prints its stored table, and its own decoding code does what it says."""
+
+import hashlib
+import importlib.util
+import json
+import re
+import sys
+from collections import Counter
+from functools import partial
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.documentation import ROOT
+from helpers.oracle import Oracle, small_joint
+from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluate, from_pretrained
+from latent_tokens.core.sampling import generate
+from latent_tokens.evaluation.rows import read_results
+from latent_tokens.paper.tables.lines import interval_over_seeds
+from latent_tokens.tasks import configured
+from latent_tokens.tasks.sudoku.boards import num_intercalates, share_of_distinct
+
+RESEARCH = ROOT / "research"
+FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
+TASK = TASKS["sudoku-4"]
+torch.set_num_threads(1)
+
+
+def script_of(folder):
+    """Import the script of a folder."""
+    path = RESEARCH / folder / f"{folder.replace('-', '_')}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+dead_ends = script_of("dead-ends")
+predictions = script_of("predictions")
+timing = script_of("timing")
+latent_choice = script_of("latent-choice")
+nats = script_of("nats")
+worth = script_of("worth")
+confidence = script_of("confidence")
+tables = sys.modules["tables"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_script_prints_the_stored_table(folder, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", [folder])
+    module = script_of(folder)
+    module.main()
+    assert capsys.readouterr().out == (RESEARCH / folder / "table.md").read_text()
+    assert len((RESEARCH / folder / "README.md").read_text().splitlines()) <= 60
+    assert len(Path(module.__file__).read_text().splitlines()) <= 200
+
+
+def test_every_folder_is_in_the_list_of_questions():
+    listed = re.findall(r"^\| \[([\w-]+)\]\(\1/README.md\)", (RESEARCH / "README.md").read_text(), re.M)
+    assert sorted(listed) == FOLDERS
+
+
+def test_rows_are_those_of_the_checksums():
+    assert (RESEARCH / "SHA256SUMS").read_text() == tables.checksums()
+    for line in (RESEARCH / "SHA256SUMS").read_text().splitlines():
+        checksum, name = line.split("  ")
+        assert hashlib.sha256((RESEARCH / name).read_bytes()).hexdigest() == checksum
+
+
+def test_every_row_is_stored_once():
+    paths = [*RESEARCH.glob("*/rows.jsonl"), tables.OF_PAPER]
+    recipes = Counter(row["recipe"] for path in paths for row in read_results(path) if "recipe" in row)
+    assert max(recipes.values()) == 1
+    assert recipes.total() >= 1018
+
+
+def intervals_in(text):
+    """Return every "(LOW to HIGH)" of a text, whether it has zero inside, and its bounds without signs."""
+    found = re.findall(r"(?<=[( ])([+-]?[\d.]+)\s+to\s+([+-]?[\d.]+)(?=\))", text)
+    return {
+        (float(low) < 0 < float(high), frozenset((low.lstrip("+-"), high.lstrip("+-"))))
+        for low, high in found
+    }
+
+
+def test_every_interval_of_a_page_is_in_a_table():
+    """A difference may be written the other way round, which turns its signs."""
+    stored = [RESEARCH / folder / "table.md" for folder in FOLDERS]
+    stored.append(ROOT / "results" / "cpu" / "claims.md")
+    of_tables = set().union(*(intervals_in(path.read_text()) for path in stored))
+    pages = [RESEARCH / folder / "README.md" for folder in FOLDERS] + [ROOT / "docs" / "results.md"]
+    of_pages = {path: intervals_in(path.read_text()) for path in pages}
+    assert sum(map(len, of_pages.values())) > 90
+    assert {
+        path.parent.name: found - of_tables for path, found in of_pages.items() if found - of_tables
+    } == {}
+
+
+def test_intervals_follow_the_rule_of_the_package():
+    for values in ([40.0, 41.0, 45.0], [40.0, 41.0], [40.0, 40.0, 40.0]):
+        assert (
+            tables.interval_over_seeds(values, (39.0, 42.0)) == interval_over_seeds(values, (39.0, 42.0))[:2]
+        )
+    assert tables.verdict((1.0, 2.0), 3, False, 0) == tables.verdict((-2.0, -1.0), 3, True, 0) == "yes"
+    assert tables.verdict((-2.0, -1.0), 3, False, 0) == "no, the reverse"
+    assert tables.verdict((-2.0, 1.0), 3, False, 3) == "yes"
+    assert tables.verdict((-5.0, -4.0), 3, False, 3) == "no"
+    assert tables.verdict((-5.0, 4.0), 3, False, 3) == "undecided"
+    assert tables.verdict((1.0, 2.0), 2, False, 0) == "no claim: 2 seeds"
+
+
+@pytest.mark.parametrize("path", sorted(RESEARCH.glob("*/models")), ids=lambda path: path.parent.name)
+def test_a_stored_model_is_that_of_rows(path):
+    index = json.loads((path / "models.json").read_text())
+    assert {folder.name for folder in path.iterdir() if folder.is_dir()} == set(index)
+    rows = read_results(path.parent / "rows.jsonl")
+    for name, entry in index.items():
+        models = {row["model"] for row in rows if row["weights_sha256"] == entry["weights_sha256"]}
+        assert models == {entry["model"]}
+        assert all(torch.equal(w, w.bfloat16().float()) for w in from_pretrained(path / name).parameters())
+
+
+# Dead ends and predictions: what the watchers count.
+
+
+def test_a_board_dies_where_its_last_solution_is_lost(nano):
+    """The counts are computed again board by board: a sample is valid if it never lost its last answer."""
+    nano.method = METHODS["mdm"]
+    config = EvalConfig(candidates=3, num_samples=12, batch_size=5)
+    (row,) = evaluate(nano, TASK, config, watcher=partial(dead_ends.DeadEnds, TASK))
+    found = row["dead_ends"]
+    assert (found[0]["alive"], found[0]["died"]) == (12, 0)  # a single cell never contradicts
+    assert all(after["alive"] == before["alive"] - before["died"] for before, after in pairwise(found))
+    num_lost = sum(record["died"] for record in found)
+    assert 12 - num_lost == row["valid"] / 100 * 12
+    assert all(1 / 4 <= record["sure"] <= 1 for record in found)
+    assert sum(map(float, dead_ends.lost([row]))) == pytest.approx(100 * num_lost / 12, abs=0.2)
+
+
+def test_foresight_counts_each_latent_once(nano):
+    nano.method = METHODS["scdm"]
+    config = EvalConfig(latents=("all",), candidates=2, num_samples=6, batch_size=4)
+    (row,) = evaluate(nano, TASK, config, watcher=predictions.Foresight)
+    (plain,) = evaluate(nano, TASK, config)
+    found = row["foresight"]
+    num_seen = sum(record["seen"] for record in found)
+    assert [record["steps"] for record in found] == list(range(1, 16))
+    assert num_seen == 6 * sum(left - 2 for left in range(2, 17))
+    assert all(each["hit_right"] <= each["hit"] <= each["seen"] for each in found)
+    assert sum(record["seen_right"] for record in found) == row["valid"] / 100 * num_seen
+    assert row["valid"] == plain["valid"]
+
+
+def test_foresight_of_twins_is_certain_once_one_is_decoded():
+    same = torch.eye(3, dtype=torch.float64)
+    net = Oracle(torch.einsum("ab,cd->abcd", same, same) + 1e-12)
+    tokens = torch.zeros(64, 4, dtype=torch.long)
+    known = torch.zeros_like(tokens, dtype=torch.bool)
+    watched = predictions.Foresight()
+    watched.begin(64, 4)
+    made = generate(net, METHODS["mdm"], tokens, known, Decoding(1), 0, on_step=watched)
+    agrees, ahead = watched.predictions(made.tokens.numpy().astype(np.uint8))
+    order = made.order.numpy()
+    for row in range(64):
+        for step in range(1, 4):
+            for later in range(step + 1, 4):
+                position = order[row, later]
+                assert ahead[row, step, position] == later - step
+                assert agrees[row, step, position] or position ^ 1 not in order[row, :step]
+
+
+# Diversity of boards.
+
+
+def counted(board):
+    """Return the intercalates of one square by a loop over pairs of rows and pairs of columns."""
+    pairs = list(combinations(range(len(board)), 2))
+    return sum(
+        board[first, left] == board[second, right] and board[first, right] == board[second, left]
+        for first, second in pairs
+        for left, right in pairs
+    )
+
+
+@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6", "sudoku-9"])
+def test_intercalates_equal_those_of_a_plain_loop(name):
+    boards = TASKS[name].generate(30, seed=0).tokens
+    side = TASKS[name].side
+    expected = [counted(board) for board in boards.reshape(-1, side, side)]
+    assert num_intercalates(boards, side).tolist() == expected
+    assert len(set(expected)) > 1
+
+
+def test_intercalates_of_known_squares():
+    """Cyclic squares have side^2 / 4 if the side is even, else none. Those of xor have the maximum."""
+    for side, expected in ((4, 4), (5, 0), (6, 9), (9, 0)):
+        index = np.arange(side)
+        cyclic = (index[:, None] + index) % side
+        assert num_intercalates(cyclic.reshape(1, -1), side).tolist() == [expected]
+    index = np.arange(8)
+    klein = index[:, None] ^ index
+    assert num_intercalates(klein.reshape(1, -1), 8).tolist() == [8**2 * 7 // 4]
+
+
+def test_distinct_boards_are_those_without_an_equal():
+    first, second, third = TASK.generate(3, seed=0).tokens
+    assert share_of_distinct(np.stack([first, second, first, third, first])) == 2 / 5
+    assert share_of_distinct(np.stack([first, first])) == 0
+
+
+@pytest.mark.parametrize("padding", ["none", "paper"])
+def test_row_has_the_diversity_of_valid_boards(padding):
+    task = configured("sudoku-4", {"padding": padding})
+    boards = task.generate(3, seed=5).tokens
+    watcher = confidence.Diversity(task)
+    for batch in (boards[[0, 1, 1]], boards[[2, 0]]):
+        watcher.end(batch, np.array([True] * (len(batch) - 1) + [False]))
+    row = watcher.measured()
+    assert row["distinct_share"] == 1  # boards 0, 1 and 2: the last of each batch is not valid
+    cells = task.boards(boards).reshape(-1, 4, 4)
+    assert row["intercalates"] == round(np.mean([counted(board) for board in cells]), 4)
+    assert 4 < row["reference_intercalates"] < 12
+
+
+def test_missing_settings_of_bundled_models_are_measured_once(tmp_path):
+    setting = confidence.Setting("sudoku-6-scdm", "entropy", 8, 0)
+    for _ in range(2):
+        confidence.measure(tmp_path / "rows.jsonl", [setting], confidence.Diversity, num_samples=2)
+    (row,) = read_results(tmp_path / "rows.jsonl")
+    assert confidence.setting_of(row) == setting
+    assert row["num_samples"] == 2
+
+
+# Timing and choice of latent tokens.
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_schedules_show_as_many_latents_in_all(k):
+    def numbers(name):
+        latents = timing.scheduled(name, None, TASKS["sudoku-6"], Decoding(candidates=k)).latents
+        return [min(latents(n) if callable(latents) else latents, max(0, n - k)) for n in range(1, 37)]
+
+    counts = {name: numbers(name) for name in timing.SCHEDULES}
+    total = sum(counts["constant"])
+    assert all(abs(sum(count) - total) <= 0.03 * total for count in counts.values())
+    assert counts["early"][-1] == 36 - k
+    assert counts["early"][0] == counts["late"][-1] == 0
+    assert [timing.a_share(36, 9)(left) for left in (4, 16, 36)] == [1, 4, 9]
+
+
+def shown_by(adjust, order, clean, latents, tokens=None, net=None):
+    """Return the latent tokens of a choice in one row with one candidate, in their order."""
+    policy, row = adjust(net, TASK, Decoding(1)).latent_policy, torch.tensor([order])
+    numbers = (torch.tensor([number]) for number in (clean, len(order) - clean, 1, latents))
+    found = policy(Showing(row, *numbers, row if tokens is None else tokens))
+    return found[0, clean + 1 : clean + 1 + latents].tolist()
+
+
+def test_cells_share_a_unit_by_row_column_or_box():
+    relation = latent_choice.sharing(TASK)
+    assert torch.equal(relation, relation.T)
+    assert relation[0].nonzero().flatten().tolist() == [1, 2, 3, 4, 5, 8, 12]
+    framed = latent_choice.sharing(configured("sudoku-4", {"padding": "paper"}))
+    assert torch.equal(framed[1:17, 1:17], relation)
+    assert framed.sum() == relation.sum()
+
+
+def test_latents_of_a_unit_and_constrained_ones():
+    order = [15, 14, 13, 0, *range(1, 13)]
+    assert set(shown_by(latent_choice.of_a_unit, order, 3, 7)) == {1, 2, 3, 4, 5, 8, 12}
+    assert shown_by(latent_choice.constrained, order, 3, 1) == [12]  # in a row with all clean cells
+    assert shown_by(latent_choice.constrained_of_a_unit, order, 3, 1) == [12]  # units with both sides
+    # Clean: 5, 9, 13. Candidate: 10. 2 shares its column, 1 a column with all clean cells, 8 row and box.
+    order = [5, 9, 13, 10, 0, 1, 2, 3, 4, 6, 7, 8, 11, 12, 14, 15]
+    names = ("of a unit", "constrained", "constrained of a unit")
+    assert [shown_by(latent_choice.OF_RULES[name], order, 3, 1) for name in names] == [[2], [1], [8]]
+
+
+def test_certain_latents_are_those_of_an_exact_model():
+    """Of three positions, the second is almost certain."""
+    net = Oracle(small_joint() * torch.tensor([1.0, 1e-4, 1e-4])[None, :, None])
+    net.method = METHODS["sidm"]
+    masked = torch.full((1, 3), 3)
+    for sign, wanted in ((1, [1]), (-1, [0])):
+        assert shown_by(partial(latent_choice.certain, sign), [2, 0, 1], 0, 1, masked, net) == wanted
+
+
+def test_rows_name_the_choice_and_the_schedule(nano):
+    nano.method = METHODS["scdm"]
+    for name, adjust in latent_choice.OF_RULES.items():
+        (row,) = evaluate(nano, TASK, EvalConfig(latents=(2,), num_samples=2), adjust=adjust)
+        assert row["latent_policy"] == name
+    adjust = partial(timing.scheduled, "constant")
+    (row,) = evaluate(nano, TASK, EvalConfig(candidates=2, num_samples=2), adjust=adjust)
+    assert row["latents"] == 4
+
+
+@pytest.mark.slow
+def test_models_are_measured_anew(capsys):
+    """Each script with decoding code of its own measures a bundled model."""
+    timing.measure("sudoku-6-scdm", 2)
+    latent_choice.measure("sudoku-6-scdm", 2)
+    nats.measure("sudoku-6-scdm", 2)
+    assert dead_ends.measure("sudoku-6-mdm", 2, candidates=8)["dead_ends"]
+    assert predictions.measure("sudoku-6-mdm", 2)["foresight"]
+    printed = capsys.readouterr().out.splitlines()
+    assert sum("nats per cell" in line for line in printed) == 2 * len(nats.NUMBERS)
+    assert sum("% at " in line for line in printed) == 2 * 4 + 2 * 8 * 2
+
+
+# Exact nats.
+
+
+def test_orders_of_boards_are_permutations_and_one_is_that_of_the_model(pico):
+    pico.method = METHODS["scdm"]
+    tokens = torch.from_numpy(TASK.generate(3, 0).tokens.astype(np.int64))
+    known = torch.zeros_like(tokens, dtype=torch.bool)
+    orders = nats.orders_of(pico, tokens, known, torch.full((3,), 16))
+    for order in orders.values():
+        assert torch.equal(order.sort(1).values, torch.arange(16).expand(3, 16))
+    assert not torch.equal(orders["uniform"], orders["top_prob"])
+
+
+def test_entropy_of_all_4x4_boards():
+    """The solver draws each of the 288 boards, nearly equally often."""
+    found = nats.entropy_per_cell(TASK, 20_000, 0)
+    assert found == pytest.approx(np.log(288) / 16, abs=0.005)
+
+
+def test_difference_of_nats_is_paired_by_sequence():
+    row = {"held_out_nats": [1.0, 3.0], "held_out_tokens": 20}
+    assert worth.difference(row, {**row, "held_out_nats": [2.0, 4.0]}) == "-0.1000 ± 0.0000"

@@ -58,6 +58,8 @@ def test_missing_or_corrupt_file_is_named(folder, tmp_path):
     for text, message in (
         (json.dumps({**config, "format": 99}), "format 99, and latent-tokens"),
         (json.dumps({**config, "method": {}}), "corrupt"),
+        (json.dumps({**config, "model": {**config["model"], "drop": 0.1}}), "drop is not a setting. Did you"),
+        (json.dumps({**config, "model": {"size": config["model"]["size"]}}), "model.vocab_size is missing"),
         ("{", "corrupt"),
     ):
         (folder / "config.json").write_text(text)

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import resource
 import signal
 from dataclasses import replace
@@ -192,7 +191,7 @@ def test_corrupt_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys)
     assert {path.name for path in config.folder.iterdir()} == {path.name for path in whole.iterdir()}
     for path in saved_states(config.folder):
         path.write_bytes(b"")
-    with pytest.raises(ValueError, match="none of its 2 checkpoints is complete"):
+    with pytest.raises(ValueError, match=r"no other checkpoint can be read. To start again, remove"):
         fit(replace(config, resume="auto"))
     assert before.name in {path.name for path in config.folder.iterdir()}
 
@@ -323,9 +322,9 @@ def test_forged_checkpoint_with_a_right_hash_is_skipped(tmp_path, capsys, name):
     content = save(tensors, {"state": json.dumps(about)})
     path.unlink()
     (config.folder / f"state-00000002-{short_hash(content, DIGITS)}.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match="none of its 1 checkpoints is complete"):
+    with pytest.raises(ValueError, match=message) as error:
         fit(replace(config, resume="auto"))
-    assert re.search(message, capsys.readouterr().err)
+    assert "no other checkpoint can be read. To start again, remove" in str(error.value)
 
 
 def test_missing_weights_are_restored_on_resume(tmp_path):

@@ -3,10 +3,7 @@
 import base64
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,30 +15,6 @@ class Cut(bytes):
 
 class Stalled(bytes):
     """A file of which a download gets half, and nothing more on an open connection."""
-
-
-FETCH = """
-import time
-time.sleep = lambda seconds: None  # huggingface_hub waits a second before each of five retries
-from latent_tokens import Transformer
-for options in ({}, {"local_files_only": True}):
-    try:
-        Transformer.from_pretrained("someone/cut", **options)
-    except ValueError as error:
-        print(error)
-"""
-
-
-def cut_download(run, home):
-    """Return the output of a process whose download stops half-way, and the weights in its cache."""
-    files = {name: (run / name).read_bytes() for name in ("config.json", "model.safetensors")}
-    with serving() as (address, repositories, _):
-        repositories["someone/cut"] = {**files, "model.safetensors": Cut(files["model.safetensors"])}
-        settings = {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_TOKEN": "none"}
-        command, environment = [sys.executable, "-c", FETCH], os.environ | settings
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines(), list((home / "hub").rglob("snapshots/*/model.safetensors"))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -156,8 +156,24 @@ def check_about(about: Mapping[str, Json], file: Path) -> None:
             )
 
 
+def check_keys(model: Entries, required: Iterable[str], optional: Iterable[str]) -> None:
+    """Raise TypeError if the model part of config.json has an unknown key, or lacks one."""
+    known = [*required, *optional]
+    for name in model:
+        if name not in known:
+            raise TypeError(f"model.{name[:80]} is not a setting{did_you_mean(name, known)}")
+    for name in required:
+        if name not in model:
+            raise TypeError(f"model.{name} is missing")
+
+
 def check_model(model: Entries) -> None:
     """Raise ValueError if a config describes an impossible network."""
+    check_keys(
+        model,
+        ("size", "vocab_size", "max_length", "positions", "dropout"),
+        ("gelu", "parts", "answer_tokens"),
+    )
     check_numbers(model)
     check_choice("positions", model["positions"], ("both", "rotary", "learned"))
     check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from latent_tokens.checkpoints.files import (
     KINDS,
     Entries,
+    check_keys,
     check_numbers,
     find,
     first_difference,
@@ -49,6 +50,8 @@ OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches")
 """Entries of config.json that are not of a config of transformers."""
 
 
+REQUIRED = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
+OPTIONAL = ("config", "adapter", "freeze_embeddings")  # entries of the model in config.json
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
@@ -104,6 +107,7 @@ def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) 
     entry = config["model"]
     try:
         method = method_from(config["method"])
+        check_keys(entry, REQUIRED, OPTIONAL)
         check_numbers(entry)
         if "config" in entry:
             check_shapes(entry, folder, weights)

@@ -227,20 +227,24 @@ def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torc
     Raises:
         ValueError: every checkpoint is corrupt.
     """
-    paths = saved_states(folder)
-    for path in paths:
+    problems: list[str] = []
+    for path in saved_states(folder):
         try:
             state, parts = read_state(path, stored_name if isinstance(net, Transformer) else str)
             load_tensors(parts, net, ema, optimizer)
         except ValueError as error:
-            CONSOLE.print(
-                f"{error}. The previous checkpoint is used instead.", highlight=False, soft_wrap=True
-            )
+            problems.append(str(error))
             continue
+        for problem in problems:
+            CONSOLE.print(
+                f"{problem}. The previous checkpoint is used instead.", highlight=False, soft_wrap=True
+            )
         return state
-    if paths:
-        problem = f"none of its {len(paths)} checkpoints is complete"
-        raise ValueError(f"{folder}: {problem}. Train again in another directory.")
+    if problems:
+        raise ValueError(
+            f"{problems[0]}, and no other checkpoint can be read. "
+            f"To start again, remove {folder}, or name another directory with --out."
+        )
     CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True)
     return State()
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import torch
 
 from latent_tokens import processes
-from latent_tokens.checks import check_out, is_whole
+from latent_tokens.checks import check_out, is_whole, one_line
 from latent_tokens.configs import (
     DEFAULT_SHAPE,
     LATER_DEFAULTS,
@@ -149,7 +149,7 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
     started = LEGACY_DEFAULTS | LATER_DEFAULTS | started
     for name, value in values.items():
         if started.get(name) != value:
-            before = str(started.get(name))[:99]
+            before = one_line(str(started.get(name)), 99)
             problem = f"{folder} was started with {before}"
             fix = f"Leave {name} out" if before == "None" else f"Use {name}={before}"
             other = "resume=extend for more" if name == "steps" else "choose another directory"

@@ -48,27 +48,20 @@ class ReproduceConfig:
     """Print what is complete, started and missing, and run nothing."""
     model: str | None = None
     """Train and measure one model only, by its name in --status, and write no table."""
-    queue: Path | None = None
-    """TOML file with the order of the models. Each is trained and measured by a process of its own."""
     workers: int = 1
-    """Number of processes of --queue, one thread each, at low priority."""
+    """Number of models at a time. From 2 on, each is trained and measured by a process of one thread, at low
+    priority."""
 
     def __post_init__(self) -> None:
         if self.seeds is not None:
             check_int("seeds", self.seeds, 1)
         check_int("workers", self.workers, 1)
-        if self.workers > 1 and self.queue is None:
-            raise ValueError(
-                f"workers={self.workers}: is only for a queue, which names the models. Add queue=FILE."
-            )
+        if self.workers > 1 and self.model is not None:
+            raise ValueError(f"workers={self.workers} with model={self.model}: is one model. Leave one out.")
         if self.experiment in RUN_NOTHING:
-            self._refuse(("status", "model", "queue"), f"{self.experiment} runs nothing")
+            self._refuse(("status", "model", "workers"), f"{self.experiment} runs nothing")
         if self.experiment in OF_THE_PACKAGE:
             self._refuse(("seeds", "judge"), f"{self.experiment} has no results")
-        if self.queue is not None and self.model is not None:
-            raise ValueError(
-                f"model={self.model} with queue={self.queue}: a queue names the models. Leave one out."
-            )
 
     def _refuse(self, names: Sequence[str], reason: str) -> None:
         """Raise ValueError, with the name, if one of these settings has a value other than its default."""

@@ -15,8 +15,8 @@ from latent_tokens.paper.design.experiments import EXPERIMENTS
 from latent_tokens.paper.design.recipes import Recipe, recipes
 from latent_tokens.paper.figures import draw, draw_text
 from latent_tokens.paper.running.plan import Work, estimate, plan
-from latent_tokens.paper.running.queue import queued, run_queue
 from latent_tokens.paper.running.runs import check_together, measured, run
+from latent_tokens.paper.running.workers import run_in_processes
 from latent_tokens.paper.tables.catalogue import CATALOGUE
 from latent_tokens.paper.tables.claims import claims_table
 from latent_tokens.paper.tables.lines import Line, lines
@@ -49,22 +49,20 @@ def reproduce(config: ReproduceConfig) -> str:
     if config.model is not None:
         every = of_model(every, config.model)
     works = plan(every, folder / ROWS)
-    if config.queue is not None:
-        works = queued(works, config.queue, config)
     if config.status:
         return status(works)
     for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):
         if judge not in (None, "trigrams"):
             language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
-    if config.queue is not None:
-        language_model.cache_clear()  # each process of the queue reads its own
+    if config.workers > 1:
+        language_model.cache_clear()  # each process reads its own
     folder.mkdir(parents=True, exist_ok=True)
     if config.model is not None:
         run(every, folder / ROWS, on_row=say)
         return status(plan(every, folder / ROWS))
     try:
-        if config.queue is not None:
-            run_queue(works, config, folder / ROWS)
+        if config.workers > 1:
+            run_in_processes(works, config)
         else:
             announce(works)
             run(every, folder / ROWS, on_row=say)

@@ -1,1 +1,1 @@
-"""Training and measuring recipes: the plan, rows, and the queue of processes."""
+"""Training and measuring recipes: the plan, rows, and processes of several models."""

@@ -1,0 +1,159 @@
+"""Several workers train and measure models, each in a process of its own, and resume."""
+
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+
+from latent_tokens.cli import main
+from latent_tokens.configs import ReproduceConfig
+from latent_tokens.configs.reproduce import RUN_NOTHING
+from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.reproduce import reproduce
+from latent_tokens.paper.running import workers
+from latent_tokens.paper.running.plan import plan
+from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.running.workers import NICENESS, run_in_processes
+from latent_tokens.paper.tables.catalogue import CATALOGUE
+from latent_tokens.training.run import Preempted
+
+
+@pytest.fixture
+def config(tmp_path):
+    return ReproduceConfig("table-text", "smoke", tmp_path / "results", tmp_path / "runs", workers=3)
+
+
+def works_of(config):
+    results = config.out / config.scale / "rows.jsonl"
+    return plan(recipes(config.experiment, config.scale, config.runs, judge="trigrams"), results), results
+
+
+@pytest.mark.slow
+def test_workers_measure_every_row_once(config, capfd):
+    table = reproduce(config)
+    works, results = works_of(config)
+    assert [work.state for work in works] == ["done"] * 3
+    assert "not run" not in table
+    rows = results.read_bytes()
+    assert reproduce(config) == table
+    assert results.read_bytes() == rows
+
+    # The same rows as of one process.
+    alone = replace(config, workers=1, out=config.out / "alone", runs=config.runs / "alone")
+    assert "not run" not in reproduce(alone)
+    values = [
+        {recipe: row["perplexity"] for recipe, row in measured(path).items()}
+        for path in (results, alone.out / "smoke" / "rows.jsonl")
+    ]
+    assert values[0] == values[1]
+    capfd.readouterr()
+
+
+def test_failed_models_are_named_with_their_logs(config, monkeypatch):
+    script = "import sys; print('the reason'); sys.exit(1)"
+    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
+    works, _ = works_of(config)
+    with pytest.raises(ValueError, match="3 of the models failed") as failure:
+        run_in_processes(works, config)
+    for work in works:
+        log = config.runs / "smoke" / "logs" / f"{work.name}.log"
+        assert str(log) in str(failure.value)
+        assert log.read_text() == "the reason\n"
+
+
+def test_stopped_command_stops_its_processes(config, monkeypatch):
+    script = "import time; print('begun', flush=True); time.sleep(600)"
+    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
+    works, _ = works_of(config)
+    started = []
+    monkeypatch.setattr(workers, "lower_priority", started.append)
+    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Preempted, match="stopped with 3 models left") as stopped:
+        run_in_processes(works, config)
+    assert stopped.value.code == 75
+    assert [process.returncode for process in started] == [-signal.SIGTERM] * len(works)
+
+
+def test_data_that_cannot_be_made_is_reported_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # which has no texts/english
+    config = ReproduceConfig("figure-text", "cpu", tmp_path / "results", tmp_path / "runs")
+    works, _ = works_of(config)
+    with pytest.raises(ValueError, match=f"{len(works)} of the models failed") as failure:
+        run_in_processes(works, config)
+    assert str(failure.value).endswith(". Correct the cause, and run the same command again.")
+    for line, work in zip(capsys.readouterr().err.splitlines(), works, strict=True):
+        assert line.startswith(f"{work.name}: failed (source=texts/english: is missing.")
+
+
+@pytest.mark.parametrize(("niceness", "of_process"), [(0, NICENESS), (NICENESS, NICENESS), (15, 15)])
+def test_niceness_is_never_lower_than_that_of_the_command(config, monkeypatch, niceness, of_process):
+    """Only root may lower it: for others it raises PermissionError."""
+    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", ""])
+    priorities = []
+    monkeypatch.setattr(os, "getpriority", lambda which, who: niceness)
+    monkeypatch.setattr(os, "setpriority", lambda which, who, priority: priorities.append(priority))
+    works, _ = works_of(config)
+    run_in_processes(works, config)
+    assert priorities == [of_process] * len(works)
+
+
+def test_process_is_stopped_if_its_start_fails(config, monkeypatch):
+    script = "import time; time.sleep(60)"
+    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
+    started = []
+
+    def fail(which, process, priority):
+        started.append(process)
+        raise PermissionError("setpriority")
+
+    monkeypatch.setattr(os, "setpriority", fail)
+    works, _ = works_of(config)
+    with pytest.raises(PermissionError):
+        run_in_processes(works, config)
+    (process,) = started
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_one_model_alone_is_measured(config, tmp_path):
+    works, results = works_of(config)
+    one = replace(config, workers=1, model=works[0].name)
+    assert "| done |" in reproduce(one)
+    assert {row["model"] for row in measured(results).values()} == {works[0].name}
+
+
+def test_unknown_model_is_refused_with_the_closest_one():
+    """The line does not list all models."""
+    config = ReproduceConfig("all", model="sudoku-6-arm-1-553a7322700", status=True)
+    with pytest.raises(ValueError, match="is not one of the models that --status lists") as refusal:
+        reproduce(config)
+    assert str(refusal.value).endswith(". Did you mean sudoku-6-arm-1-553a7322700e?")
+    assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["table-1", "--workers", "2", "--model", "m"],
+            "--workers 2 with --model m: is one model. Leave one out.",
+        ),
+        (["claims", "--workers", "2"], "--workers 2: claims runs nothing. Leave it out."),
+        (["claims", "--status"], "--status: claims runs nothing. Leave it out."),
+        (["table-models", "--model", "a"], "--model a: table-models runs nothing. Leave it out."),
+        (["table-training", "--seeds", "2"], "--seeds 2: table-training has no results. Leave it out."),
+        (["table-models", "--evaluator", "a"], "--evaluator a: table-models has no results. Leave it out."),
+        (["table-models", "--judge", "a"], "--judge a: table-models has no results. Leave it out."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_settings_without_effect_are_refused_as_typed(arguments, message, capsys):
+    assert main(["reproduce", *arguments]) == 2
+    assert capsys.readouterr().err == f"latent-tokens: {message}\n"
+
+
+def test_experiments_that_run_nothing_are_named():
+    assert set(RUN_NOTHING) == {*CATALOGUE, "claims"}

@@ -71,11 +71,11 @@ INTERNAL = {
     "saved_states": ("training.checkpoint.saved_states",),
     "page_with": ("web.page.page_with", "web.trace_page.page_with", "page.document.page_with"),
     "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
-    "recipes": ("paper.recipes.recipes", "paper.design.recipes.recipes"),
-    "every_recipe": ("paper.recipes.every_recipe", "paper.design.recipes.every_recipe"),
-    "measured": ("paper.runs.measured", "paper.running.runs.measured"),
-    "EXPERIMENTS": ("paper.experiments.EXPERIMENTS", "paper.design.experiments.EXPERIMENTS"),
-    "SCALES": ("paper.scales.SCALES", "paper.design.scales.SCALES"),
+    "recipes": ("paper.recipes.recipes",),
+    "every_recipe": ("paper.recipes.every_recipe",),
+    "measured": ("paper.run.measured",),
+    "EXPERIMENTS": ("paper.experiments.EXPERIMENTS",),
+    "SCALES": ("paper.scales.SCALES",),
 }
 
 TOLERANCE = 1e-6  # of a float, relative to its size

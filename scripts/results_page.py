@@ -10,8 +10,8 @@ from pathlib import Path
 from page_tables import write_tables
 
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.paper.running.runs import measured
-from latent_tokens.paper.tables.claims import decided, overview
+from latent_tokens.paper.claims import decided, overview
+from latent_tokens.paper.run import measured
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"

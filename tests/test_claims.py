@@ -8,11 +8,11 @@ import pytest
 
 from helpers.documentation import ROOT
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.paper.design.cells import Cell
-from latent_tokens.paper.design.recipes import of_cells
+from latent_tokens.paper.claims import claims_table, decided, models_of, overview
+from latent_tokens.paper.experiments import Cell
+from latent_tokens.paper.recipes import of_cells
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.running.runs import measured
-from latent_tokens.paper.tables.claims import claims_table, decided, models_of, overview
+from latent_tokens.paper.run import measured
 
 sys.path.append(str(ROOT / "scripts"))
 

@@ -23,7 +23,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.evaluation.report import measurement
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.model import ResultTable
-from latent_tokens.paper.design.hashes import evaluation_content
+from latent_tokens.paper.recipes import evaluation_content
 
 TASK = TASKS["sudoku-4"]
 SCALE = 2.0

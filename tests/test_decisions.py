@@ -7,7 +7,7 @@ from latent_tokens import METHODS, TASKS, Decoding, TrainConfig, Transformer
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import candidates_of
 from latent_tokens.evaluation.settings import decoding_for
-from latent_tokens.paper.design.scales import SCALES
+from latent_tokens.paper.scales import SCALES
 
 PAGE = Path(__file__).parents[1] / "docs" / "decisions.md"
 

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from latent_tokens.evaluation.report import wrapped
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper import figures
-from latent_tokens.paper.design.recipes import recipes
 from latent_tokens.paper.figures import (
     by_method,
     curves,
@@ -23,10 +22,10 @@ from latent_tokens.paper.figures import (
     rank,
     share_limits,
 )
+from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import report_of, write
-from latent_tokens.paper.running.runs import measured
-from latent_tokens.paper.tables.lines import lines
-from latent_tokens.paper.tables.results import markdown
+from latent_tokens.paper.run import measured
+from latent_tokens.paper.tables import lines, markdown
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 NAMES = sorted(path.stem for path in ROWS.parent.glob("*.png"))

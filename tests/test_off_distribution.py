@@ -26,7 +26,7 @@ from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, SamplingConfig
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import check_decoding, is_off_distribution
-from latent_tokens.paper.design.hashes import evaluation_content
+from latent_tokens.paper.recipes import evaluation_content
 from latent_tokens.sharing.card import figures
 from latent_tokens.sharing.generation import LatentTokensGenerationConfig
 from latent_tokens.sizes import Size

@@ -21,18 +21,20 @@ from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.paper import reproduce as reproduce_module
-from latent_tokens.paper.design.cells import Cell
-from latent_tokens.paper.design.claim_list import claims
-from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.hashes import (
+from latent_tokens.paper.claims import claims, claims_table, verdict
+from latent_tokens.paper.experiments import EXPERIMENTS, Cell
+from latent_tokens.paper.figures import draw_text
+from latent_tokens.paper.plan import Work, estimate, plan
+from latent_tokens.paper.recipes import (
     data_content,
     evaluation_content,
     hash_of,
+    of_cells,
+    recipes,
     training_content,
     without_none,
 )
-from latent_tokens.paper.design.recipes import of_cells, recipes
-from latent_tokens.paper.design.reference import (
+from latent_tokens.paper.reference import (
     AR_MTP,
     ARM_ON_COUNTDOWN_EPOCHS,
     DATA_SETS,
@@ -41,17 +43,10 @@ from latent_tokens.paper.design.reference import (
     TOP_PROB,
     UNIFORM,
 )
-from latent_tokens.paper.design.scales import SCALES
-from latent_tokens.paper.figures import draw_text
 from latent_tokens.paper.reproduce import report_of, reproduce, write_all
-from latent_tokens.paper.running.held_out import held_out, nats_above
-from latent_tokens.paper.running.plan import Work, estimate, plan
-from latent_tokens.paper.running.runs import check_together, measured, run, train
-from latent_tokens.paper.tables.catalogue import CATALOGUE
-from latent_tokens.paper.tables.claims import claims_table, verdict
-from latent_tokens.paper.tables.lines import Line, lines
-from latent_tokens.paper.tables.results import markdown, printed
-from latent_tokens.paper.tables.text import text_markdown
+from latent_tokens.paper.run import check_together, held_out, measured, nats_above, run, train
+from latent_tokens.paper.scales import SCALES
+from latent_tokens.paper.tables import CATALOGUE, Line, lines, markdown, printed, text_markdown
 from latent_tokens.storage import read_lines
 from latent_tokens.training.step import keep_if_best
 
@@ -186,8 +181,8 @@ def test_reproduce_computes_nothing_twice(few, monkeypatch):
     rows = (config.out / "smoke" / "rows.jsonl").read_text()
     names = [json.loads(line)["recipe"] for line in rows.splitlines()]
     assert len(names) == len(set(names))
-    monkeypatch.setattr("latent_tokens.paper.running.runs.fit", None)
-    monkeypatch.setattr("latent_tokens.paper.running.runs.evaluate", None)
+    monkeypatch.setattr("latent_tokens.paper.run.fit", None)
+    monkeypatch.setattr("latent_tokens.paper.run.evaluate", None)
     assert reproduce(config) == tables["table-1"]
     assert (config.out / "smoke" / "rows.jsonl").read_text() == rows
 
@@ -195,8 +190,8 @@ def test_reproduce_computes_nothing_twice(few, monkeypatch):
 @pytest.mark.slow
 def test_reproduce_all_prints_the_table_of_each_experiment(done, monkeypatch):
     config, tables = done
-    monkeypatch.setattr("latent_tokens.paper.running.runs.fit", None)
-    monkeypatch.setattr("latent_tokens.paper.running.runs.evaluate", None)
+    monkeypatch.setattr("latent_tokens.paper.run.fit", None)
+    monkeypatch.setattr("latent_tokens.paper.run.evaluate", None)
     assert reproduce(replace(config, experiment="all")) == "\n".join(tables.values())
 
 
@@ -288,7 +283,7 @@ def test_status_says_what_is_done_and_runs_nothing(few, tmp_path, monkeypatch):
 
 def test_the_time_that_is_told_is_that_of_what_is_left(monkeypatch):
     """At 2 s per step: finished models cost nothing, partial ones their last steps, each row its samples."""
-    monkeypatch.setattr("latent_tokens.paper.running.plan.step_seconds", lambda size, batch, length: 2.0)
+    monkeypatch.setattr("latent_tokens.paper.plan.step_seconds", lambda size, batch, length: 2.0)
     (recipe, *_) = recipes("table-1", "cpu", Path("runs"))
     sampling = (
         recipe.evaluation.num_samples / recipe.training.batch_size * task_of(recipe.data).length * 2 / 3

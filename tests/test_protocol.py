@@ -18,8 +18,8 @@ from latent_tokens.evaluation.settings import (
     order_for,
     with_protocol,
 )
-from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.recipes import recipes
 from latent_tokens.tasks import configured
 
 PAPER = EvalConfig(protocol="paper")

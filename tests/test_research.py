@@ -19,7 +19,7 @@ from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluate, from_pretrained
 from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.rows import read_results
-from latent_tokens.paper.tables.lines import interval_over_seeds
+from latent_tokens.paper.tables import interval_over_seeds
 from latent_tokens.tasks import configured
 from latent_tokens.tasks.sudoku.boards import num_intercalates, share_of_distinct
 

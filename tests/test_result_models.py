@@ -10,7 +10,7 @@ from helpers.documentation import ROOT
 from latent_tokens import TrainConfig, fit, from_pretrained
 from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
-from latent_tokens.paper.running.runs import measured
+from latent_tokens.paper.run import measured
 
 sys.path.append(str(ROOT / "scripts"))
 

@@ -23,10 +23,10 @@ from latent_tokens.evaluation.rows import (
     read_results,
     row_hash,
 )
-from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.running.runs import measured, run
+from latent_tokens.paper.run import measured, run
 from latent_tokens.tasks import Examples
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
@@ -187,7 +187,7 @@ def test_a_row_that_another_process_measured_meanwhile_is_taken(tmp_path, monkey
         append_result(results, first)
         return {**first, "device": "the second"}
 
-    monkeypatch.setattr("latent_tokens.paper.running.runs.measure", measure)
+    monkeypatch.setattr("latent_tokens.paper.run.measure", measure)
     (row,) = run([recipe], results)
     assert row["device"] == "the first"
     assert len(results.read_text().splitlines()) == 1

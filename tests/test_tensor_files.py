@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from helpers.hostile import OFFSETS
 from latent_tokens import METHODS, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import file_sha256, read_tensor_file, tensors_sha256, tensors_to_bytes
-from latent_tokens.paper.running.runs import check_together
+from latent_tokens.paper.run import check_together
 from latent_tokens.training.checkpoint import read_state, saved_states
 from latent_tokens.training.loop import fit
 from test_training import tiny_run

@@ -11,13 +11,12 @@ import pytest
 from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.configs.reproduce import RUN_NOTHING
-from latent_tokens.paper.design.recipes import recipes
+from latent_tokens.paper import plan as workers
+from latent_tokens.paper.plan import NICENESS, plan, run_in_processes
+from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.running import workers
-from latent_tokens.paper.running.plan import plan
-from latent_tokens.paper.running.runs import measured
-from latent_tokens.paper.running.workers import NICENESS, run_in_processes
-from latent_tokens.paper.tables.catalogue import CATALOGUE
+from latent_tokens.paper.run import measured
+from latent_tokens.paper.tables import CATALOGUE
 from latent_tokens.training.run import Preempted
 
 

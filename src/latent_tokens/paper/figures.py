@@ -17,12 +17,10 @@ from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
 from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.palette import METHOD_COLORS
-from latent_tokens.paper.design.cells import Cell
-from latent_tokens.paper.design.experiments import EXPERIMENTS, WINDOWED
-from latent_tokens.paper.design.scales import Latents
-from latent_tokens.paper.running.held_out import held_out, nats_above
-from latent_tokens.paper.tables.lines import Line, differ_in_candidates, stand_in
-from latent_tokens.paper.tables.text import without_latents
+from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
+from latent_tokens.paper.run import held_out, nats_above
+from latent_tokens.paper.scales import Latents
+from latent_tokens.paper.tables import Line, differ_in_candidates, stand_in, without_latents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,17 +11,13 @@ from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.evaluation.text import language_model
-from latent_tokens.paper.design.experiments import EXPERIMENTS
-from latent_tokens.paper.design.recipes import Recipe, recipes
+from latent_tokens.paper.claims import claims_table
+from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, draw_text
-from latent_tokens.paper.running.plan import Work, estimate, plan
-from latent_tokens.paper.running.runs import check_together, measured, run
-from latent_tokens.paper.running.workers import run_in_processes
-from latent_tokens.paper.tables.catalogue import CATALOGUE
-from latent_tokens.paper.tables.claims import claims_table
-from latent_tokens.paper.tables.lines import Line, lines
-from latent_tokens.paper.tables.results import markdown
-from latent_tokens.paper.tables.text import text_markdown
+from latent_tokens.paper.plan import Work, estimate, plan, run_in_processes
+from latent_tokens.paper.recipes import Recipe, recipes
+from latent_tokens.paper.run import check_together, measured, run
+from latent_tokens.paper.tables import CATALOGUE, Line, lines, markdown, text_markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic

@@ -10,7 +10,7 @@ from latent_tokens.checks import Registry
 from latent_tokens.configs import TaskName
 from latent_tokens.configs.names import Precision
 from latent_tokens.evaluation.settings import NUM_ZEBRA
-from latent_tokens.paper.design.reference import CANDIDATES, DATA_SETS
+from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 
 Latents = int | Literal["all"] | None
 Candidates = int | Literal["all", "growing"]

@@ -1,16 +1,76 @@
-"""Experiments: the tables and figures of the paper. Each is a title and a list of cells.
+"""Experiments: the tables and figures of the paper. Each is a title and a list of cells, one per number.
 
 A new one is one more `Experiment`, and its name in `configs.ExperimentName`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from latent_tokens.checks import Registry
+from latent_tokens.configs import OrderName
 from latent_tokens.core.cost import relative_cost, tokens_processed
-from latent_tokens.paper.design.cells import MODELS, Cell, Experiment
-from latent_tokens.paper.design.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PROB, UNIFORM, Column
-from latent_tokens.paper.design.scales import BOARDS_9, Latents, Scale
+from latent_tokens.paper.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PROB, UNIFORM, Column
+from latent_tokens.paper.scales import BOARDS_9, Candidates, Latents, Scale
 from latent_tokens.tasks import SudokuPuzzle
+
+PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
+MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table or figure: a method on a task of the paper, decoded in an order.
+
+    `latents` is their number (None: the method's own). `problems` names another task, whose puzzles a model
+    of boards infills. `k` is the number of candidates (None: the task's own). A cell with a k of its own is
+    measured on more samples.
+    """
+
+    task: str
+    method: str
+    order: OrderName
+    latents: Latents = None
+    problems: str | None = None
+    k: Candidates | None = None
+
+    @property
+    def legacy_name(self) -> str | None:
+        """The name of its k in rows and tables of every version."""
+        return None if self.k is None else f"k={self.k}"
+
+    @property
+    def entries(self) -> dict[str, object]:
+        """The cell as rows have it."""
+        return {
+            "task": self.task,
+            "method": self.method,
+            "order": self.order,
+            "latents": self.latents,
+            "problems": self.problems,
+            "variant": self.legacy_name,
+        }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The title of a figure, the cells at a scale, and a note under the table."""
+
+    title: str
+    cells: Callable[[Scale], list[Cell]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim that one cell is better than another. `source` is the place in the paper that states it."""
+
+    text: str
+    better: Cell
+    worse: Cell
+    source: str
+
 
 WINDOWED = ("ar-mtp-window", "ar-ntp")  # how the names of the methods begin that show a window
 

@@ -1,1 +1,0 @@
-"""Training and measuring recipes: the plan, rows, and processes of several models."""

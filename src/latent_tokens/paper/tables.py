@@ -1,0 +1,501 @@
+"""Tables in Markdown: results next to the paper's numbers, those of text, and the models and data sets.
+
+A line is a cell with its recipes and the results that were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import factorial
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+import torch
+
+from latent_tokens.configs import TrainConfig
+from latent_tokens.evaluation.intervals import half_interval, wilson
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.rows import Row, value_of
+from latent_tokens.evaluation.settings import is_adaptive
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.paper.experiments import EXPERIMENTS, PUZZLES, Cell
+from latent_tokens.paper.recipes import Recipe
+from latent_tokens.paper.reference import (
+    AR_MTP,
+    DATA_SETS,
+    MILLIONS_OF_PARAMETERS,
+    TEXT,
+    TOP_PROB,
+    UNIFORM,
+    Printed,
+    PrintedText,
+)
+from latent_tokens.paper.run import held_out, nats_above
+from latent_tokens.paper.scales import SCALES
+from latent_tokens.sizes import SIZES
+from latent_tokens.tasks import TASKS, CompactZebra, Zebra, configured
+
+LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
+DIGITS = {"soft_loss": 2}  # of a metric; 1 for the others
+ENOUGH = 3  # training seeds of an interval over seeds
+
+
+class Interval(NamedTuple):
+    """A 95% interval, and its kind: "t" over training seeds, "Wilson" of samples, or "t and Wilson"."""
+
+    low: float
+    high: float
+    kind: str
+
+
+def interval_over_seeds(values: Sequence[float], noise: tuple[float, float] | None) -> Interval | None:
+    """Return the 95% interval of a mean over training seeds.
+
+    From three seeds on, it is Student's t, and on each side at least as wide as the sampling noise. With
+    fewer it is the sampling noise alone, which leaves out the variation between seeds.
+
+    Args:
+        values: one value per training seed.
+        noise: the bounds of the interval from the number of samples, or None if it is not known.
+    """
+    if len(values) < ENOUGH:
+        return None if noise is None else Interval(*noise, "Wilson")
+    mean = fmean(values)
+    half = half_interval(values)
+    if noise is None:
+        return Interval(mean - half, mean + half, "t")
+    low = min(mean - half, noise[0])
+    high = max(mean + half, noise[1])
+    return Interval(low, high, "t" if (low, high) == (mean - half, mean + half) else "t and Wilson")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cell with its recipes, one per seed, and the results that were measured."""
+
+    cell: Cell
+    recipes: tuple[Recipe, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def metric(self) -> str:
+        """The key of the value in a result. An accuracy is known only if there is a result."""
+        return self.loss or str(self.rows[0]["metric"])
+
+    @property
+    def loss(self) -> str | None:
+        """The key of the value if lower is better, else None."""
+        return LOSSES.get(self.cell.task)
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether lower is better."""
+        return self.loss is not None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cell is of text."""
+        return self.recipes[0].data.task == "text"
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The value of each training seed: percent correct, or a loss."""
+        return {row["train_seed"]: self.value_in(row) for row in self.rows}
+
+    def value_in(self, row: Row) -> float:
+        """Return the value of a result."""
+        return value_of(row, self.metric)
+
+    def of_seeds(self, seeds: Sequence[int]) -> Line:
+        """Return the line with the results of some training seeds only."""
+        return replace(self, rows=tuple(row for row in self.rows if row["train_seed"] in seeds))
+
+    @property
+    def values(self) -> list[float]:
+        """The values of the training seeds."""
+        return list(self.by_seed.values())
+
+    @property
+    def mean(self) -> float:
+        """The mean over training seeds."""
+        return fmean(self.values)
+
+    @property
+    def unit(self) -> str:
+        """The metric in words: percent correct, or a loss without a unit."""
+        return self.metric.replace("_", " ") if self.is_loss else f"{self.metric} %"
+
+    def written(self, value: float) -> str:
+        """Return a value with its digits."""
+        return f"{value:.{DIGITS.get(self.metric, 1)}f}"
+
+    def signed(self, value: float) -> str:
+        """Return a difference of two values with its sign and its digits."""
+        return f"{value:+.{DIGITS.get(self.metric, 1)}f}"
+
+    @property
+    def candidates(self) -> str:
+        """The k of its results. It is empty without results, and in an order that is not adaptive."""
+        if not self.rows or not is_adaptive(self.cell.order):
+            return ""
+        return str(self.rows[0].get("candidates", ""))
+
+    @property
+    def num_samples(self) -> int:
+        """The samples of all training seeds."""
+        return sum(row["num_samples"] for row in self.rows)
+
+    @property
+    def num_independent(self) -> int:
+        """The samples of all training seeds. Seeds that solve the same puzzles count each puzzle once."""
+        if self.cell.problems is None and self.cell.task not in PUZZLES:
+            return self.num_samples
+        return sum({row["problems_sha256"]: int(row["num_samples"]) for row in self.rows}.values())
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval of the mean (`interval_over_seeds`). A loss has none with fewer than three seeds."""
+        if self.is_loss:
+            return interval_over_seeds(self.values, None)
+        low, high = wilson(self.mean / 100, self.num_independent)
+        interval = interval_over_seeds(self.values, (100 * low, 100 * high))
+        assert interval is not None
+        return Interval(max(0.0, interval.low), min(100.0, interval.high), interval.kind)
+
+
+def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
+    """Return the cells of some recipes in their order, with the results that exist.
+
+    Args:
+        recipes: recipes of an experiment.
+        results: rows by the hash of their recipe.
+    """
+    by_cell: dict[Cell, list[Recipe]] = {}
+    for recipe in recipes:
+        by_cell.setdefault(recipe.cell, []).append(recipe)
+    return [
+        Line(
+            cell, tuple(of_cell), tuple(results[recipe.hash] for recipe in of_cell if recipe.hash in results)
+        )
+        for cell, of_cell in by_cell.items()
+    ]
+
+
+def stand_in(line: Line) -> str:
+    """Return the task that replaces the cell's task at this scale."""
+    task = line.recipes[0].data.task
+    return task if line.cell.problems is None else f"{task}, infilling puzzles"
+
+
+def differ_in_candidates(lines: Sequence[Line]) -> bool:
+    """Return whether lines differ in k, and not all of them have it in their cell."""
+    with_k = [line for line in lines if line.candidates]
+    are_named = all(line.cell.k is not None for line in with_k)
+    return len({line.candidates for line in with_k}) > 1 and not are_named
+
+
+HEADINGS = (
+    *("task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
+    *("kind", "strict %", "samples", "each seed"),
+    *("relative cost", "relative cost, paper's formula"),
+)
+MAY_BE_EMPTY = tuple(map(HEADINGS.index, ("n", "variant", "paper", "chance", "strict %")))
+LEGEND = (
+    "Kinds of intervals: t is Student's t over training seeds, from three on, and never narrower than the"
+    " interval of all samples (t and Wilson if that sets a bound). Wilson is the interval of all samples. It"
+    " leaves out the variation between seeds. Seeds that solve the same puzzles count each puzzle once."
+    " Relative cost is tokens processed, relative to all masked tokens in every step."
+)
+LEGEND_OF = {
+    "paper": 'The column "paper" has the published accuracy and cost, which are of larger tasks and models.',
+    "k": "k is the number of candidates in top-prob order.",
+    "n": "With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input.",
+    "chance": "Chance is a random assignment that uses every value once per attribute.",
+    "strict %": "Lenient: every equation is true and the last value is the target. Strict: the equations also"
+    " use each given number and each result exactly once.",
+}
+
+
+def markdown(lines: Sequence[Line], experiment: str) -> str:
+    """Return the table of an experiment without empty columns, and its legend."""
+    table = [HEADINGS, *map(cells_of, lines)]
+    empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
+    if not differ_in_candidates(lines):
+        empty.add(HEADINGS.index("k"))
+    shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
+    notes = [note for name, note in LEGEND_OF.items() if HEADINGS.index(name) not in empty]
+    legend = " ".join([LEGEND, *notes, EXPERIMENTS[experiment].note]).rstrip()
+    return f"{as_markdown(shown)}\n{legend}\n"
+
+
+def cells_of(line: Line) -> tuple[str, ...]:
+    """Return one row of the table. It is "not run" if no seed was run."""
+    cell = line.cell
+    number = printed(cell)
+    setting = (
+        stand_in(line),
+        cell.method,
+        ORDER_NAMES[cell.order],
+        line.candidates,
+        "" if cell.latents is None else str(cell.latents),
+        cell.legacy_name or "",
+        "" if number is None else cost(number),
+    )
+    if not line.rows:
+        return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
+    interval = line.interval
+    bounds = "" if interval is None else f"{line.written(interval.low)} - {line.written(interval.high)}"
+    return (
+        *setting,
+        line.written(line.mean),
+        chance(line),
+        line.unit,
+        bounds,
+        "" if interval is None else interval.kind,
+        mean_strict(line),
+        f"{line.num_samples:,}",
+        " ".join(map(line.written, line.values)),
+        mean_cost(line, "relative_cost"),
+        mean_cost(line, "paper_cost"),
+    )
+
+
+def mean_strict(line: Line) -> str:
+    """Return the mean share of strict answers over seeds, in percent. Only Countdown has one."""
+    shares = [row["strict"] for row in line.rows if "strict" in row]
+    return line.written(fmean(shares)) if shares else ""
+
+
+def mean_cost(line: Line, key: Literal["relative_cost", "paper_cost"]) -> str:
+    """Return the mean of a relative cost over seeds. It is empty if no result has one."""
+    costs = [cost for row in line.rows if (cost := row[key]) is not None]
+    return f"{fmean(costs):.2f}x" if costs else ""
+
+
+def chance(line: Line) -> str:
+    """Return the accuracy of a random answer if it is not negligible.
+
+    On Zebra it is one of (number of houses)! orders for each attribute.
+    """
+    data = line.recipes[0].data
+    task = configured(data.task, {}) if data.task != "text" else None
+    task = task.zebra if isinstance(task, CompactZebra) else task
+    if not isinstance(task, Zebra) or len(task.houses) * len(task.attributes) != 1:
+        return ""
+    (houses,) = task.houses
+    (attributes,) = task.attributes
+    return f"{100 / factorial(houses) ** attributes:.2f}"
+
+
+def printed(cell: Cell) -> Printed | None:
+    """Return the number that the paper prints in this cell, or None."""
+    if (cell.latents, cell.problems, cell.k) != (None, None, None):
+        return None
+    columns = [table.get(cell.task, {}) for table in (TOP_PROB, UNIFORM, AR_MTP)]
+    key = (cell.method, cell.order)
+    return next((column[key] for column in columns if key in column), None)
+
+
+def cost(number: Printed) -> str:
+    """Return a printed accuracy with its cost."""
+    return f"{number.accuracy}" if number.cost is None else f"{number.accuracy} / {number.cost:.2f}x"
+
+
+TEXT_HEADINGS = (
+    "method", "n", "paper: perplexity / s", "seed", "perplexity", "95% interval",
+    "entropy", "95% interval", "distinct-2 %",
+    "held-out nats per token", "difference to n = 0", "relative cost",
+    "seconds", "speedup over mdm", "paper's speedup", "texts", "evaluator",
+)  # fmt: skip
+INTERVALS: tuple[tuple[Literal["ci95", "entropy_ci95"], int], ...] = (("ci95", 1), ("entropy_ci95", 2))
+TEXT_LEGEND = (
+    "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
+    " both with 95% intervals over texts. Repetition "
+    "lowers both. The paper's perplexity and seconds are of texts of 1,024 tokens. It does not name its"
+    " evaluator model. Held-out nats are exact, along one random order per "
+    "sequence, which is the same for every n. Their difference to n = 0 has a 95% interval"
+    " over sequences, which are evenly spaced in the "
+    "held-out documents. Each line is of one training seed, and no interval covers the variation"
+    " between seeds. Relative cost is tokens processed, "
+    "relative to all masked tokens in every step. Seconds are of decoding all texts once, and"
+    " vary between runs. A speedup over mdm is on the same hardware."
+)
+
+
+def text_markdown(lines: Sequence[Line], experiment: str) -> str:
+    """Return the table of an experiment, and its legend."""
+    body = [
+        cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])
+    ]
+    return f"{as_markdown([TEXT_HEADINGS, *body])}\n{TEXT_LEGEND}\n"
+
+
+def printed_in(line: Line) -> PrintedText | None:
+    """Return the paper's numbers of a line, or None."""
+    return TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
+
+
+def cells_of_line(line: Line) -> tuple[str, ...]:
+    """Return the cells that name a line of the table, and the paper's numbers there."""
+    cell = line.cell
+    printed = printed_in(line)
+    return (
+        cell.method,
+        "" if cell.latents is None else str(cell.latents),
+        "" if printed is None else f"{printed.perplexity} / {printed.seconds}",
+    )
+
+
+def speedup(row: Row, lines: Sequence[Line]) -> str:
+    """Return how many times as fast as mdm a row was decoded. It is empty if mdm ran on other hardware."""
+    seconds = {
+        run_of(other): other["seconds"] for line in lines if line.cell.method == "mdm" for other in line.rows
+    }
+    return f"{seconds[run_of(row)] / row['seconds']:.1f}x" if run_of(row) in seconds else ""
+
+
+def run_of(row: Row) -> tuple[object, ...]:
+    """Return all that rows must share for their seconds to compare."""
+    return row["train_seed"], row["num_samples"], row["device"], row["threads"], row["precision"]
+
+
+def not_run(line: Line) -> tuple[str, ...]:
+    """Return the cells of a line without rows."""
+    return (*cells_of_line(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
+
+
+def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
+    """Return the rows of the same model at n = 0 by their seed, none if the line is at n = 0."""
+    same_models = (
+        candidate
+        for candidate in lines
+        if candidate.cell.method == line.cell.method and candidate.cell.latents == 0 != line.cell.latents
+    )
+    return {row["train_seed"]: row for candidate in same_models for row in candidate.rows}
+
+
+def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
+    """Return a line of the table for each training seed."""
+    table = []
+    first = without_latents(line, lines)
+    printed = printed_in(line)
+    for row in line.rows:
+        nats = held_out(row)
+        above = nats_above(row, first[row["train_seed"]]) if row["train_seed"] in first else None
+        intervals = (
+            "" if (bounds := row[name]) is None else f"{bounds[0]:.{digits}f} - {bounds[1]:.{digits}f}"
+            for name, digits in INTERVALS
+        )
+        perplexities, entropies = intervals
+        cells = (
+            *cells_of_line(line),
+            "" if line.recipes[0].imported else str(row["train_seed"]),
+            f"{row['perplexity']:.1f}",
+            perplexities,
+            f"{row['entropy']:.2f}",
+            entropies,
+            f"{row['distinct_2']:.1f}",
+            "" if nats is None else f"{nats:.3f}",
+            "" if above is None else f"{above[0]:+.3f} ± {above[1]:.3f}",
+            f"{row['relative_cost']:.2f}x",
+            f"{row['seconds']:.3f}",
+            speedup(row, lines),
+            "" if printed is None else f"{TEXT['mdm'].seconds / printed.seconds:.1f}x",
+            f"{row['num_samples']:,}",
+            row["judge"],
+        )
+        table.append(cells)
+    return table
+
+
+Table = list[tuple[str, ...]]
+
+VOCABULARY, LENGTH = 32, 128  # with MASK. With rotary positions no size depends on the length.
+
+
+def models() -> Table:
+    """Return the sizes with the number of parameters in the paper and in this package.
+
+    The paper's network has adaLN (D-1, transformer architecture).
+    """
+    table: Table = [("model", "hidden", "heads", "layers", "paper, M", "ours, M")]
+    for name, size in SIZES.items():
+        with torch.device("meta"):
+            count = sum(
+                weight.numel() for weight in Transformer(size, VOCABULARY - 1, LENGTH, "rotary").parameters()
+            )
+        paper = MILLIONS_OF_PARAMETERS.get(name)
+        table.append(
+            (
+                name,
+                str(size.width),
+                str(size.heads),
+                str(size.layers),
+                "" if paper is None else f"{paper}",
+                f"{count / 1e6:.1f}",
+            )
+        )
+    return table
+
+
+def data_sets() -> Table:
+    """Return the training examples, lengths and vocabularies of the paper and of this package.
+
+    Ours are with its padding and without. No vocabulary counts MASK.
+    """
+    table: Table = [
+        ("data set", "train size", "paper's length", "ours, padded", "ours", "paper's vocabulary", "ours")
+    ]
+    for name, entry in DATA_SETS.items():
+        task, padded = TASKS[name], configured(name, {"padding": "paper"})
+        vocabularies = f"{entry.vocabulary}", f"{padded.vocab_size}"
+        table.append(
+            (
+                name,
+                f"{entry.num_train:,}",
+                f"{entry.length:,}",
+                f"{padded.length:,}",
+                f"{task.length:,}",
+                *vocabularies,
+            )
+        )
+    return table
+
+
+def training() -> Table:
+    """Model and epochs of each task in the paper, and what trains at each scale."""
+    table: Table = [
+        (
+            "data set",
+            "model",
+            "epochs",
+            "steps of 512",
+            *(f"{scale}: task, model, steps x batch" for scale in ("cpu", "smoke")),
+        )
+    ]
+    for name, entry in DATA_SETS.items():
+        ours = []
+        for scale in ("cpu", "smoke"):
+            budget = SCALES[scale].budgets[name]
+            ours.append(
+                f"{budget.task}, {budget.training['size']}, {budget.training['steps']:,}"
+                f" x {budget.training.get('batch_size', TrainConfig.batch_size)}"
+            )
+        table.append(
+            (
+                name,
+                entry.size,
+                str(entry.epochs),
+                f"{SCALES['paper'].budgets[name].training['steps']:,}",
+                *ours,
+            )
+        )
+    return table
+
+
+CATALOGUE: dict[str, Callable[[], Table]] = {
+    "table-models": models,
+    "table-datasets": data_sets,
+    "table-training": training,
+}

@@ -1,1 +1,0 @@
-"""Tables of rows: results, claims, missing models, and training times."""

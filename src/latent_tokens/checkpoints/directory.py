@@ -202,13 +202,7 @@ def from_pretrained(
             f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
         )
         raise ValueError(f"{weights}: corrupt, or not of this config ({difference}). Save the model again.")
-    tensors = read_tensor_file(weights)
-    try:
-        ours.to_empty(device="cpu").load_state_dict(tensors)
-    except RuntimeError as error:
-        raise ValueError(
-            f"{weights}: corrupt, or not of this config ({first_line(error)}). Save the model again."
-        ) from None
+    ours.to_empty(device="cpu").load_state_dict(read_tensor_file(weights))
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
     return ours

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from latent_tokens.checkpoints.hub import fetch, is_name
@@ -86,10 +86,9 @@ def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
 def read_tensor_file(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a .safetensors file. Raise ValueError naming it if it is corrupt."""
     try:
-        tensors = load(path.read_bytes())
         with safe_open(path, "pt") as file:
-            written = (file.metadata() or {}).get(SHA256)
-        check_tensors(tensors, written)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            check_tensors(tensors, (file.metadata() or {}).get(SHA256))
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise ValueError(
             f"{path}: corrupt ({first_line(error)}). Save the model again, or fetch it again"

@@ -37,8 +37,10 @@ html_extra_path = ["front"]  # index.html, which leads to docs/index.html
 
 
 def with_title(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add a title to a page that `latent-tokens reproduce` wrote, which begins with a table."""
-    if page.startswith("results/") or page.endswith("/table"):
+    """Mark pages outside of the contents, and add a title to tables, which programs write."""
+    if page.startswith("research/") and not page.endswith("/table"):
+        source[0] = f"---\norphan: true\n---\n{source[0]}"
+    elif page.startswith(("results/", "research/")):
         source[0] = f"---\norphan: true\n---\n# {page.rpartition('/')[2]}\n\n{source[0]}"
 
 

@@ -19,7 +19,7 @@ project, release, copyright = PROJECT["name"], PROJECT["version"], "the latent-t
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 PROJECT_PAGES = ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
-include_patterns = ["docs/*.md", "results/*/*.md", "research/**/*.md", *PROJECT_PAGES]
+include_patterns = ["docs/*.md", "results/*/*.md", "research/*.md", "research/*/*.md", *PROJECT_PAGES]
 highlight_language = "text"
 
 myst_enable_extensions = ["html_image"]  # a figure with its width is a tag

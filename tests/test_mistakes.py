@@ -96,6 +96,7 @@ COMMANDS = [
     ("evaluate {no_weights}", "no-weights", "resume auto"),
     ("evaluate {corrupt}", "corrupt", "again"),
     ("evaluate {misspelled} --num-samples 1", "geluu", "gelu"),
+    ("evaluate {dropped} --num-samples 1", "dropout=8.0", "below 1"),
     ("evaluate sudoku-6-scdn", "sudoku-6-scdn", "mean sudoku-6-scdm"),
     ("evaluate sudoku-6-arm --latents 4", "latents 4", "latents 0"),
     ("evaluate sudoku-6-mdm --latents 4", "latents 4", "latents all"),
@@ -216,7 +217,7 @@ def places(tmp_path_factory):
     """Return directories of runs, good and damaged, of a data set, of texts and of nothing."""
     root = tmp_path_factory.mktemp("p")
     names = ("run", "data", "nowhere", "new", "empty", "full", "texts", "no_weights", "corrupt", "cut")
-    folders = {name: root / name for name in (*names, "misspelled")}
+    folders = {name: root / name for name in (*names, "misspelled", "dropped")}
     main(shlex.split(f"train sudoku-4 scdm {FEW} --out {folders['run']}"))
     counts = {"num_train": 16, "num_validation": 4, "num_test": 4}
     make_data(DataConfig("sudoku-4", out=folders["data"], processes=1, **counts))
@@ -224,7 +225,7 @@ def places(tmp_path_factory):
         folders[name].mkdir()
     (folders["full"] / "notes.md").write_text("mine")
     (folders["texts"] / "book.txt").write_text("Once upon a time.")
-    for name in ("no_weights", "corrupt", "cut", "misspelled"):
+    for name in ("no_weights", "corrupt", "cut", "misspelled", "dropped"):
         shutil.copytree(folders["run"], folders[name])
     (folders["no_weights"] / "model.safetensors").unlink()
     (folders["corrupt"] / "config.json").write_text("{")
@@ -233,6 +234,9 @@ def places(tmp_path_factory):
     config = json.loads((folders["misspelled"] / "config.json").read_text())
     config["model"]["geluu"] = config["model"].pop("gelu")
     (folders["misspelled"] / "config.json").write_text(json.dumps(config))
+    config = json.loads((folders["dropped"] / "config.json").read_text())
+    config["model"]["dropout"] = 8.0
+    (folders["dropped"] / "config.json").write_text(json.dumps(config))
     return folders
 
 

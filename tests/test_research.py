@@ -16,7 +16,7 @@ import torch
 
 from helpers.documentation import ROOT
 from helpers.oracle import Oracle, small_joint
-from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, Showing, evaluate, from_pretrained
+from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, PolicyInput, evaluate, from_pretrained
 from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper.tables import interval_over_seeds
@@ -255,7 +255,7 @@ def shown_by(adjust, order, clean, latents, tokens=None, net=None):
     """Return the latent tokens of a choice in one row with one candidate, in their order."""
     policy, row = adjust(net, TASK, Decoding(1)).latent_policy, torch.tensor([order])
     numbers = (torch.tensor([number]) for number in (clean, len(order) - clean, 1, latents))
-    found = policy(Showing(row, *numbers, row if tokens is None else tokens))
+    found = policy(PolicyInput(row, *numbers, row if tokens is None else tokens))
     return found[0, clean + 1 : clean + 1 + latents].tolist()
 
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     )
     from latent_tokens.core.policies import (
         PolicyInput as PolicyInput,
-        Showing as Showing,
         adjacent as adjacent,
         decaying as decaying,
         distant as distant,
@@ -151,7 +150,6 @@ HOMES = {
     ),
     "core.policies": (
         "PolicyInput",
-        "Showing",
         "adjacent",
         "decaying",
         "distant",

@@ -177,6 +177,8 @@ def check_model(model: Entries) -> None:
     check_choice("positions", model["positions"], ("both", "rotary", "learned"))
     check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
     check_min("dropout", model["dropout"], 0)
+    if model["dropout"] >= 1:
+        raise ValueError(f"dropout={model['dropout']}: must be below 1")
 
 
 def check_numbers(model: Entries) -> None:

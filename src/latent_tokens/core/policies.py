@@ -41,9 +41,6 @@ class PolicyInput(NamedTuple):
         return self.num_clean + self.candidates
 
 
-Showing = PolicyInput  # the name in version 0.1
-
-
 Worth = Callable[[PolicyInput], Float[Tensor, "A L"]]
 """The worth of each position as a latent token."""
 

@@ -156,6 +156,7 @@ def test_panels_name_candidates_that_differ(drawn):
     assert titles == [
         "sudoku-6, k = 4",
         "sudoku-6-puzzle, k = 4",
+        "zebra-compact-3, top-prob, k = 2",
         "countdown-3, k = 8",
         "sudoku-6, infilling puzzles, k = 4",
     ]

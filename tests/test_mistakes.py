@@ -72,7 +72,7 @@ TYPED = [
 COMMANDS = [
     ("train sudoku-7 scdm", "sudoku-7", "sudoku-6"),
     ("train sudoku-4 sdcm", "sdcm", "mean scdm", GUESS),
-    ("train my_task:Mine scdm", "my_task:Mine", "current directory"),
+    ("train no_such_module:Mine scdm", "no_such_module:Mine", "current directory"),
     ("train text scdm", "text", "latent-tokens data text"),
     ("train sudoku-4 scdm --steps 0", "steps 0", "from 1"),
     ("train sudoku-4 scdm --lr 0", "lr 0", "above 0"),

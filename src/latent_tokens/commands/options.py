@@ -28,7 +28,7 @@ METAVARS = {
     "apart_from": "DIR [DIR ...]", "size": "SIZE [SIZE ...]", "metric": "NAME", "csv": "FILE", "start": "RUN",
     "out": "DIR", "data": "DIR", "growth": "DIR", "png": "FILE", "text": "FILE",
     "source": "SOURCE", "tokenizer": "TOKENIZER", "field": "NAME", "judge": "EVALUATOR", "prompt": "TEXT",
-    "tasks": "TASK [TASK ...]", "include_path": "DIR", "model": "MODEL", "queue": "FILE",
+    "tasks": "TASK [TASK ...]", "include_path": "DIR", "model": "MODEL",
     "license": "LICENSE", "order": "ORDER", "compare": "N|all|RUN", "clues": "N|minimal",
 }  # fmt: skip
 # Of names with two meanings.

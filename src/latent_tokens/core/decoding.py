@@ -214,7 +214,8 @@ class Decoding:
             raise ValueError(f"latents={n!r}: {allowed}")
         if self.select is not None and self.tokens_per_step is not None:
             raise ValueError(f"select with tokens_per_step={self.tokens_per_step}: leave one of the two out")
-        assert self.selection  # checks tokens_per_step
+        if self.tokens_per_step is not None:
+            FixedCount(self.tokens_per_step)  # which checks it
         if self.order is not None and not callable(self.order):
             raise ValueError(f"order={self.order}: must be a function of known. Use given(schedule).")
         if not 0 <= self.confidence_noise < float("inf"):

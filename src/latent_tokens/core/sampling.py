@@ -149,9 +149,10 @@ def decode(
         if not plan.keeps_order:
             order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
-            first = counts.num_clean + counts.count
             if plan.is_even:
-                first = int(host.num_clean[0] + host.count[0])
+                first: Tensor | int = int(host.num_clean[0] + host.count[0])
+            else:
+                first = counts.num_clean + counts.count
             order = shuffle(order, first, uniform(host.rows, host.num_masked - host.count))
         state.update(None if takes_all else counts.rows, new_tokens, order, counts.count, counts.num_shown)
 

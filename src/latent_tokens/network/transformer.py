@@ -382,6 +382,7 @@ class Transformer(nn.Module):
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
+        self.answer_index = torch.tensor(self.answer_tokens or [], dtype=torch.int64, device="cpu")
         num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
         self.head = nn.Linear(size.width, num_predicted)
         self.register_load_state_dict_pre_hook(read_both_spellings)  # type: ignore[no-untyped-call]
@@ -485,8 +486,8 @@ class Transformer(nn.Module):
         if self.answer_tokens is None:
             return logits
         every = logits.new_full((*logits.shape[:-1], self.vocab_size + 1), NOT_PREDICTED)
-        index = torch.tensor(self.answer_tokens, device=x.device)
-        return every.index_copy(-1, index, logits)
+        self.answer_index = self.answer_index.to(x.device)
+        return every.index_copy(-1, self.answer_index, logits)
 
     def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return the input of the first block: the embedding of each token, plus its learned position."""

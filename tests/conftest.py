@@ -10,10 +10,10 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 
 # With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
 CHECKED = (
-    *("core.order", "core.layout", "core.attention", "core.method", "core.objective"),
-    *("core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood", "core.cost"),
-    *("network.transformer", "network.kernels", "network.memory", "network.fast", "network.likelihood"),
-    *("network.check", "evaluation.solve"),
+    *("core.order", "core.layout", "core.attention", "core.method", "core.objective", "core.confidence"),
+    *("core.selection", "core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood"),
+    *("core.cost", "network.transformer", "network.kernels", "network.memory", "network.fast"),
+    *("network.likelihood", "network.check", "evaluation.solve"),
 )
 if os.environ.get("CHECK_SHAPES"):
     from jaxtyping import install_import_hook

@@ -45,8 +45,8 @@ from latent_tokens.core.attention import (
     is_cacheable,
     semi_causal,
 )
+from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
-from latent_tokens.core.decoding import annealed
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.likelihood import score_tokens, teacher_forced_order
 from latent_tokens.core.objective import draw_hidden

@@ -25,15 +25,8 @@ from latent_tokens import (
     top_prob,
 )
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.decoding import Candidates
-from latent_tokens.core.sampling import (
-    confidence_of_step,
-    decode,
-    finish,
-    most_confident,
-    reference_logits,
-    sample_tokens,
-)
+from latent_tokens.core.confidence import Candidates, most_confident
+from latent_tokens.core.sampling import confidence_of_step, decode, finish, reference_logits, sample_tokens
 from latent_tokens.core.state import start
 from latent_tokens.network import memory, transformer
 from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table

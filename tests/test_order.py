@@ -8,9 +8,9 @@ from hypothesis import given as for_all, strategies as st
 from helpers.oracle import Oracle, small_joint
 from helpers.refusals import refused
 from latent_tokens import METHODS, Decoding, any_order, generate, given, left_to_right
-from latent_tokens.core.decoding import equal_parts, given_partition, reverse_process, sizes_of_steps
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.order import first_order, is_left_to_right, is_random, promote, shuffle
+from latent_tokens.core.selection import equal_parts, given_partition, reverse_process, sizes_of_steps
 from latent_tokens.core.state import planned
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4).map(torch.tensor)

@@ -16,29 +16,24 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import first_line
-from latent_tokens.core.decoding import (
+from latent_tokens.core.confidence import (
+    CONFIDENCE_RTOL,
     Candidates,
     Confidence,
-    Decoding,
-    Generated,
-    Step,
     annealed,
     last_slots,
-    order_of,
+    most_confident,
 )
+from latent_tokens.core.decoding import Decoding, Generated, Step, follows_order, order_of
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import Draw, is_random, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import PolicyInput, choose_latents
+from latent_tokens.core.selection import FixedCount, select
 from latent_tokens.core.state import PlannedStep, State, plan_steps, start
 
-# Differences below these are rounding of a network in float32, and depend on the batch (D-43, ties).
-CONFIDENCE_RTOL = 1e-5  # of confidences, relative to the largest
-LOGIT_ATOL = 1e-5  # of the logits of tokens, at temperature 0
-LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
-SMALLEST = 0.1  # a smaller confidence has the tolerance of this one: it is a difference of probabilities
+LOGIT_ATOL = 1e-5  # logits of tokens that differ by less are equal at temperature 0 (D-43, ties)
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
 """(step, tokens of its rows, their layout) -> the candidates' logits in float64.
@@ -114,6 +109,7 @@ def decode(
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
     is_policy_random = is_random(decoding.latent_policy)
+    in_order = follows_order(method, decoding)
     uniform = state.streams.uniform
     num_to_decode = state.num_masked
     for plan in plan_steps(method, decoding, state, rows):
@@ -131,17 +127,22 @@ def decode(
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
         draw = partial(uniform, host.rows, host.candidates)
-        candidates = Candidates(logits, layout, counts.candidates, tokens, counts.number, draw)
+        candidates = Candidates(logits, layout, counts.candidates, tokens, counts.number, draw, in_order)
 
         # Line 11: choose the most confident candidates, sample their tokens.
-        confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, draw)
-        most = int(host.count.max())
-        picks = most_confident(candidates, confidence, counts.count, most, tolerance)  # (A, T)
+        if isinstance(decoding.selection, FixedCount):
+            confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, draw)
+            most = int(host.count.max())
+            picks = most_confident(candidates, confidence, counts.count, most, tolerance)  # (A, T)
+        else:
+            picks, count = select(decoding.selection, candidates, decoding.ranking, counts.count)
+            plan.decide(count)
+            host, counts = plan.host, plan.on_device
         drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
         entries = counts.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = None  # (A, T); None is all
-        if not plan.is_even:
+        if not plan.decodes_evenly:
             is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
@@ -149,7 +150,7 @@ def decode(
         if not plan.keeps_order:
             order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
-            if plan.is_even:
+            if plan.decodes_evenly:
                 first: Tensor | int = int(host.num_clean[0] + host.count[0])
             else:
                 first = counts.num_clean + counts.count
@@ -213,55 +214,10 @@ def confidence_of_step(
         draw: returns noise, one number per candidate. It is drawn only if the decoding has noise.
     """
     if not decoding.confidence_noise:
-        return decoding.confidence, CONFIDENCE_RTOL
+        return decoding.ranking, CONFIDENCE_RTOL
     counts = plan.on_device
     share_left = (counts.num_masked - counts.count).double() / num_to_decode[counts.rows]
-    return annealed(decoding.confidence, decoding.confidence_noise * share_left, draw()), 0.0
-
-
-def most_confident(
-    step: Candidates, confidence: Confidence, count: Int[Tensor, " A"], most: int, tolerance: float
-) -> Int[Tensor, "A T"]:
-    """Return which candidates to decode, the most confident first. Row a decodes its first count[a].
-
-    Of equal ones the first in the order is taken. Confidences that differ by less than rounding are equal
-    (D-43, ties): networks with rotary positions predict the same at many masked slots, and which of them is
-    larger would depend on the batch. If a row decodes all of its candidates, they keep their order.
-
-    Args:
-        step: the candidates.
-        confidence: their confidence.
-        count: how many of them each row decodes.
-        most: the largest count.
-        tolerance: the largest difference of equal confidences, relative to their size.
-    """
-    num_candidates = step.num_candidates
-    if step.logits.shape[1] == 1:
-        return torch.zeros_like(num_candidates)[:, None]
-    scores = scores_of(confidence, step).masked_fill((count >= num_candidates)[:, None], 0)
-    rank = torch.arange(scores.shape[1], device=scores.device)
-    scores = scores.clamp(min=LEAST).masked_fill(rank >= num_candidates[:, None], -torch.inf)
-    picks = []
-    for _ in range(most):
-        largest = scores.amax(1, keepdim=True)
-        is_largest = scores >= largest - tolerance * largest.abs().clamp(min=SMALLEST)
-        picks.append(is_largest.byte().argmax(1, keepdim=True))  # (A, 1): the first of them
-        scores = scores.scatter(1, picks[-1], -torch.inf)
-    return torch.cat(picks, dim=1)
-
-
-def scores_of(confidence: Confidence, step: Candidates) -> Float[Tensor, "A K"]:
-    """Return the confidence of each candidate in float64. Raise ValueError if a function is not of a step."""
-    name = getattr(confidence, "__name__", "custom")
-    try:
-        scores = confidence(step).double()
-    except (AttributeError, TypeError) as error:
-        fix = f"A function of logits is passed as confidence=of_logits({name})."
-        raise ValueError(f"confidence={name}: fails on a step ({first_line(error)}). {fix}") from error
-    if scores.shape != step.logits.shape[:2]:
-        shapes = f"{tuple(scores.shape)} for logits {tuple(step.logits.shape)}"
-        raise ValueError(f"confidence={name}: returns {shapes}. Return one number per candidate.")
-    return scores
+    return annealed(decoding.ranking, decoding.confidence_noise * share_left, draw()), 0.0
 
 
 NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: the nucleus rarely has more

@@ -1,12 +1,12 @@
 """The state of a batch between two decoding steps, its random streams, and the plan of its steps.
 
-How many tokens a step decodes does not depend on what the network predicts, so the loop reads no count back
-from an accelerator.
+A fixed number of tokens per step does not depend on what the network predicts, so the loop reads no count
+back from an accelerator. Of a rule that decides after the predictions it reads one number per row and step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -23,12 +23,12 @@ from latent_tokens.core.decoding import (
     check_decoding,
     num_candidates_and_latents,
     order_of,
-    sizes_of_steps,
 )
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_ends, block_of, check_blocks, first_order
+from latent_tokens.core.selection import FixedCount, sizes_of_steps
 
 Array = Tensor | np.ndarray
 
@@ -75,7 +75,7 @@ class State:
     order: Int[Tensor, "B L"]  # the first num_clean entries are clean, those up to the length are masked
     num_clean: Int[Tensor, " B"]
     lengths: Int[Tensor, " B"]
-    sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes
+    sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes; 1 if a rule decides
     steps: Int[Tensor, " B"]  # steps taken
     processed: Int[Tensor, " B"]  # slots of the input, cached or not, summed over steps
     streams: Streams
@@ -148,7 +148,9 @@ def start(
     streams = Streams(seed, rows)
     draw = partial(streams.uniform, everyone, masked.sum(1))
     order = first_order(order_of(method, decoding), known, lengths, draw)
-    sizes = sizes_of_steps(decoding.selection.tokens, masked, draw)
+    selection = decoding.selection
+    tokens_per_step = selection.tokens if isinstance(selection, FixedCount) else 1
+    sizes = sizes_of_steps(tokens_per_step, masked, draw)
     if blocks_of(method, decoding) is not None and sizes.numel():
         sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block, so there may be more of them
     block = block_of(method.attention)
@@ -200,13 +202,13 @@ class Counts(NamedTuple):
     number: Any  # the steps that each row took before
     num_clean: Any
     num_masked: Any
-    count: Any  # the tokens to decode
+    count: Any  # the tokens to decode; until a rule has decided, the most that it may keep
     candidates: Any  # k
     latents: Any  # n
     num_shown: Any  # the slots of the input
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlannedStep:
     """One step of A rows, on the host as arrays and on the device as tensors."""
 
@@ -218,12 +220,23 @@ class PlannedStep:
         """The counts as tensors, copied at once."""
         return Counts(*torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True).unbind())
 
+    def decide(self, count: Int[Tensor, " A"]) -> None:
+        """Set how many tokens each row decodes. Reads them from the device."""
+        self.on_device = self.on_device._replace(count=count)
+        self.host = self.host._replace(count=count.cpu().numpy())
+
     @cached_property
     def is_even(self) -> bool:
-        """Whether the input of every row has as many clean, latent and candidate slots, to decode as many."""
+        """Whether the input of every row has as many clean, latent and candidate slots."""
         host = self.host
-        counts = np.stack((host.num_clean, host.count, host.candidates, host.latents))
+        counts = np.stack((host.num_clean, host.candidates, host.latents))
         return bool((counts == counts[:, :1]).all())
+
+    @property
+    def decodes_evenly(self) -> bool:
+        """Whether every row also decodes as many tokens."""
+        count = self.host.count
+        return self.is_even and bool((count == count[0]).all())
 
     @property
     def keeps_order(self) -> bool:
@@ -251,13 +264,14 @@ class PlannedStep:
 
 def plan_steps(
     method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
-) -> list[PlannedStep]:
-    """Return the steps that decode these rows to their end. A finished row takes no part in later steps.
+) -> Iterator[PlannedStep]:
+    """Yield the steps that decode these rows to their end. A finished row takes no part in later steps.
+
+    All steps are planned at once if their counts are fixed, and one after the other if a rule decides them.
 
     Raises:
         ValueError: k or n of a row is out of range, or a step decodes more tokens than the window shows.
     """
-    # The rows, clean tokens and step size of each step.
     numbers = rows.cpu().numpy()
     clean, lengths, steps, sizes = (
         values[rows].cpu().numpy() for values in (state.num_clean, state.lengths, state.steps, state.sizes)
@@ -265,26 +279,39 @@ def plan_steps(
     ends = ends_of_blocks(method, decoding, state, rows)
     clean = clean.copy()
     steps = steps.copy()
+    is_fixed = isinstance(decoding.selection, FixedCount)
+    most = decoding.tokens_per_step if isinstance(decoding.tokens_per_step, int) else state.tokens.shape[1]
     drafts = []
     lines = np.arange(len(numbers))
     while len(lines := lines[clean[lines] < lengths[lines]]):
         masked = lengths[lines] - clean[lines]
         here = np.minimum(masked, ends[lines, clean[lines]] - clean[lines])  # in the current block
         count = np.minimum(sizes[lines, steps[lines]], here)
-        drafts.append((numbers[lines], steps[lines], clean[lines], masked, count, here))
+        draft = (numbers[lines], steps[lines], clean[lines], masked, count, here)
+        if is_fixed:
+            drafts.append(draft)
+        else:
+            (step,) = planned_steps(method, decoding, [draft], rows.device)
+            step.host = step.host._replace(count=np.minimum(most, step.host.candidates))
+            yield step
+            count = step.host.count  # which the rule has decided
         clean[lines] += count
         steps[lines] += 1
-    if not drafts:
-        return []
+    if drafts:
+        yield from planned_steps(method, decoding, drafts, rows.device)
 
-    # The numbers of candidates and latent tokens of all steps at once.
+
+def planned_steps(
+    method: Method, decoding: Decoding, drafts: Sequence[Sequence[np.ndarray]], device: torch.device
+) -> list[PlannedStep]:
+    """Return the steps of drafts (rows, number, num_clean, num_masked, count, in the block)."""
     num_clean, num_masked, count, here = (
         torch.from_numpy(np.concatenate(arrays)) for arrays in list(zip(*drafts, strict=True))[2:]
     )
     k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count, here)
     ends = np.cumsum([len(draft[0]) for draft in drafts])[:-1]
     counts = zip(drafts, np.split(k.numpy(), ends), np.split(n.numpy(), ends), strict=True)
-    return [planned(draft[:5], k_step, n_step, rows.device) for draft, k_step, n_step in counts]
+    return [planned(draft[:5], k_step, n_step, device) for draft, k_step, n_step in counts]
 
 
 def planned(

@@ -24,6 +24,7 @@ from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, Step, blocks_of, check_decoding
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
+from latent_tokens.core.selection import FixedCount
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.problems import (
@@ -303,7 +304,7 @@ def answer(
 
 def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | None:
     """Return `paper_cost`, or None for several tokens per step or blocks, which the formula does not have."""
-    if decoding.selection.tokens != 1 or blocks_of(method, decoding) is not None:
+    if decoding.selection != FixedCount(1) or blocks_of(method, decoding) is not None:
         return None
     return paper_cost(length, shown_candidates(method, decoding), shown_latents(method, decoding))
 

@@ -14,20 +14,12 @@ from latent_tokens.configs import (
     SamplingConfig,
 )
 from latent_tokens.configs.sampling import block_in
-from latent_tokens.core.decoding import (
-    Confidence,
-    Count,
-    Decoding,
-    candidates_of,
-    entropy,
-    growing,
-    is_off_distribution,
-    margin,
-    top_prob,
-)
+from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
+from latent_tokens.core.decoding import Count, Decoding, candidates_of, growing, is_off_distribution
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
 from latent_tokens.core.policies import LatentPolicy, adjacent, decaying, distant, nearest, random
+from latent_tokens.core.selection import FixedCount
 from latent_tokens.evaluation.rows import RowSettings, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
@@ -225,7 +217,7 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    if decoding.selection.tokens != 1:
+    if isinstance(decoding.selection, FixedCount) and decoding.selection.tokens != 1:
         settings["tokens_per_step"] = decoding.selection.tokens
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise

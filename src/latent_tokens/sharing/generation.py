@@ -13,8 +13,9 @@ from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
 
 from latent_tokens.checks import check_int
 from latent_tokens.configs import OrderName, SamplingConfig
-from latent_tokens.core.decoding import Decoding, Step, check_decoding, equal_parts, is_off_distribution
+from latent_tokens.core.decoding import Decoding, Step, check_decoding, is_off_distribution
 from latent_tokens.core.method import Method
+from latent_tokens.core.selection import equal_parts
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer

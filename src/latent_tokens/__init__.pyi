@@ -1,0 +1,96 @@
+"""The public names, each with its module. `__init__.py` reads this list."""
+
+from .checkpoints.directory import (
+    from_pretrained as from_pretrained,
+    save_pretrained as save_pretrained,
+)
+from .checkpoints.hugging_face import from_transformers as from_transformers
+from .checkpoints.stored_methods import load_method as load_method
+from .configs import (
+    DataConfig as DataConfig,
+    EvalConfig as EvalConfig,
+    TrainConfig as TrainConfig,
+)
+from .core.attention import block_causal as block_causal, dense_mask as dense_mask
+from .core.confidence import (
+    Candidates as Candidates,
+    entropy as entropy,
+    margin as margin,
+    of_logits as of_logits,
+    top_prob as top_prob,
+)
+from .core.cost import (
+    cached_cost as cached_cost,
+    most_tokens as most_tokens,
+    relative_cost as relative_cost,
+    tokens_processed as tokens_processed,
+)
+from .core.decoding import (
+    Decoding as Decoding,
+    Generated as Generated,
+    Step as Step,
+    growing as growing,
+)
+from .core.denoiser import Denoiser as Denoiser
+from .core.layout import Layout as Layout, next_layout as next_layout
+from .core.method import METHODS as METHODS, Method as Method
+from .core.objective import loss as loss
+from .core.order import (
+    any_order as any_order,
+    blockwise as blockwise,
+    given as given,
+    left_to_right as left_to_right,
+)
+from .core.policies import (
+    PolicyInput as PolicyInput,
+    adjacent as adjacent,
+    decaying as decaying,
+    distant as distant,
+    influence as influence,
+    nearest as nearest,
+    random as random,
+    relevant as relevant,
+)
+from .core.selection import (
+    EntropyBound as EntropyBound,
+    Factor as Factor,
+    FixedCount as FixedCount,
+    Threshold as Threshold,
+    equal_parts as equal_parts,
+    given_partition as given_partition,
+    reverse_process as reverse_process,
+)
+from .data.datasets import make_data as make_data
+from .data.loading import (
+    as_numpy as as_numpy,
+    as_tensors as as_tensors,
+    load_data as load_data,
+)
+from .data.splits import dataset as dataset
+from .evaluation.evaluate import evaluate as evaluate
+from .evaluation.likelihood import nats_along_orders as nats_along_orders
+from .evaluation.problems import solve as solve
+from .evaluation.report import results as results
+from .model import (
+    Model as Model,
+    ResultTable as ResultTable,
+    Samples as Samples,
+    load as load,
+    train as train,
+)
+from .network.check import check_network as check_network
+from .network.fast import generate as generate
+from .network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
+from .network.likelihood import log_likelihood as log_likelihood
+from .network.transformer import Transformer as Transformer
+from .sharing.collator import DiffusionCollator as DiffusionCollator
+from .sharing.lm_eval import LatentTokensLM as LatentTokensLM
+from .sizes import SIZES as SIZES, Size as Size
+from .tasks import (
+    TASKS as TASKS,
+    Examples as Examples,
+    Task as Task,
+    TaskBase as TaskBase,
+    Text as Text,
+)
+from .training.loop import fit as fit

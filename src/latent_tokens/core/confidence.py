@@ -1,0 +1,211 @@
+"""Confidence: which candidates of a step are decoded first.
+
+A confidence is a function of the step. It sees the candidates' predictions and all that the input held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial, wraps
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.checks import first_line
+from latent_tokens.core.layout import Layout
+from latent_tokens.core.order import Noise
+
+# Differences below this, relative to the larger confidence, are rounding of a network in float32, and depend
+# on the batch (D-43, ties).
+CONFIDENCE_RTOL = 1e-5
+SMALLEST = 0.1  # a smaller confidence has the tolerance of this one: it is a difference of probabilities
+LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
+
+Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
+"""The candidates' logits -> their confidence."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of a step with their predictions: what a confidence reads.
+
+    A is the number of unfinished rows, K the largest number of candidates of a row. A row with fewer repeats
+    its last.
+
+    Example:
+        >>> def rightmost(step: Candidates) -> torch.Tensor:
+        ...     return step.positions.double()
+        >>> Decoding(candidates=4, confidence=rightmost).candidates
+        4
+    """
+
+    logits: Float[Tensor, "A K V"]  # float64, before temperature and top-p; that of MASK is -inf
+    layout: Layout  # the input: [clean | latents | candidates]
+    num_candidates: Int[Tensor, " A"]
+    tokens: Int[Tensor, "A L"]  # by position; MASK where masked
+    number: Int[Tensor, " A"]  # steps that each row has taken before
+    draw: Callable[[], Noise]  # one number per candidate, uniform in [0, 1), from the row's own stream
+    in_order: bool = False  # whether they are decoded in the order of their slots, as from left to right
+
+    @cached_property
+    def is_candidate(self) -> Bool[Tensor, "A K"]:
+        """False where a row with fewer candidates repeats its last."""
+        rank = torch.arange(self.logits.shape[1], device=self.logits.device)
+        return rank < self.num_candidates[:, None]
+
+    @cached_property
+    def positions(self) -> Int[Tensor, "A K"]:
+        """The positions of the candidates in the sequence."""
+        slots = last_slots(self.layout, self.num_candidates, self.logits.shape[1])
+        return self.layout.positions.gather(1, slots)
+
+
+Confidence = Callable[[Candidates], Float[Tensor, "A K"]]
+"""step -> the confidence of each candidate, larger = decoded earlier. `of_logits` makes one."""
+
+
+def last_slots(layout: Layout, num_candidates: Int[Tensor, " A"], most: int) -> Int[Tensor, "A K"]:
+    """Return the slots of the candidates, the last of a row's input. A row with fewer than `most` repeats."""
+    rank = torch.arange(most, device=num_candidates.device)
+    return (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
+
+
+def of_logits(function: Function, *, noise_on_log: bool = False) -> Confidence:
+    """Return the confidence that is a function of the candidates' logits.
+
+    Args:
+        function: logits (A, K, V) -> confidence (A, K). It stays as the attribute `__wrapped__`.
+        noise_on_log: whether `Decoding.confidence_noise` is added to the log of the confidence.
+
+    Example:
+        >>> largest_logit = of_logits(lambda logits: logits.amax(-1))
+        >>> Decoding(candidates=4, confidence=largest_logit).candidates
+        4
+    """
+
+    @wraps(function)
+    def confidence(step: Candidates) -> Float[Tensor, "A K"]:
+        return function(step.logits)
+
+    confidence.noise_on_log = noise_on_log  # type: ignore[attr-defined]
+    return confidence
+
+
+@partial(of_logits, noise_on_log=True)
+def top_prob(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
+    """Return the largest probability of each candidate (equation of c_l, appendix D).
+
+    Args:
+        logits: of A rows and K candidates.
+
+    Example:
+        >>> Decoding(candidates=4, confidence=top_prob).candidates
+        4
+    """
+    return logits.softmax(-1).amax(-1)
+
+
+@partial(of_logits, noise_on_log=True)
+def margin(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
+    """Return the difference between the largest and the second largest probability of each candidate.
+
+    Args:
+        logits: of A rows and K candidates.
+
+    Example:
+        >>> Decoding(candidates=4, confidence=margin).candidates
+        4
+    """
+    first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
+    return first - second
+
+
+@of_logits
+def entropy(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
+    """Return the negative entropy of each candidate, in nats. It is on the scale of logs already.
+
+    Args:
+        logits: of A rows and K candidates.
+
+    Example:
+        >>> Decoding(candidates=4, confidence=entropy).candidates
+        4
+    """
+    terms: Tensor = torch.special.entr(logits.softmax(-1))
+    return -terms.sum(-1)
+
+
+def annealed(confidence: Confidence, scale: Float[Tensor, " A"], noise: Float[Tensor, "A K"]) -> Confidence:
+    """Return log(confidence) + scale * Gumbel noise (MaskGIT, Chang et al., 2022, arXiv 2202.04200).
+
+    The log is taken of `top_prob`, `margin` and others of `of_logits(noise_on_log=True)`. The noise is added
+    to `entropy` itself, which is negative (D-41, annealed confidence noise).
+
+    Args:
+        confidence: the confidence without noise.
+        scale: of the noise of each row.
+        noise: uniform in [0, 1), one number per candidate. A 1 ends a row with fewer candidates.
+    """
+    smallest = torch.finfo(noise.dtype).tiny  # the log of 0 is not finite
+    gumbel = -(-noise.clamp(min=smallest).log()).log()
+
+    def noisy(step: Candidates) -> Float[Tensor, "A K"]:
+        values = confidence(step)
+        if getattr(confidence, "noise_on_log", False):
+            values = values.log()
+        return values + scale[:, None] * gumbel
+
+    return noisy
+
+
+def most_confident(
+    step: Candidates,
+    confidence: Confidence,
+    count: Int[Tensor, " A"],
+    most: int,
+    tolerance: float = CONFIDENCE_RTOL,
+    among: Bool[Tensor, "A K"] | None = None,
+) -> Int[Tensor, "A T"]:
+    """Return which candidates to decode, the most confident first. Row a decodes its first count[a].
+
+    Of equal ones the first in the order is taken. Confidences that differ by less than rounding are equal
+    (D-43, ties): networks with rotary positions predict the same at many masked slots, and which of them is
+    larger would depend on the batch. If a row decodes all of its candidates, they keep their order.
+
+    Args:
+        step: the candidates.
+        confidence: their confidence.
+        count: how many of them each row decodes.
+        most: the largest count.
+        tolerance: the largest difference of equal confidences, relative to their size.
+        among: the candidates to choose from, at least `count`. None is all.
+    """
+    num_candidates = step.num_candidates
+    among = step.is_candidate if among is None else among
+    if step.logits.shape[1] == 1:
+        return torch.zeros_like(num_candidates)[:, None]
+    scores = scores_of(confidence, step).masked_fill((count >= num_candidates)[:, None], 0)
+    scores = scores.clamp(min=LEAST).masked_fill(~among, -torch.inf)
+    picks = []
+    for _ in range(most):
+        largest = scores.amax(1, keepdim=True)
+        is_largest = scores >= largest - tolerance * largest.abs().clamp(min=SMALLEST)
+        picks.append(is_largest.byte().argmax(1, keepdim=True))  # (A, 1): the first of them
+        scores = scores.scatter(1, picks[-1], -torch.inf)
+    return torch.cat(picks, dim=1)
+
+
+def scores_of(confidence: Confidence, step: Candidates) -> Float[Tensor, "A K"]:
+    """Return the confidence of each candidate in float64. Raise ValueError if a function is not of a step."""
+    name = getattr(confidence, "__name__", "custom")
+    try:
+        scores = confidence(step).double()
+    except (AttributeError, TypeError) as error:
+        fix = f"A function of logits is passed as confidence=of_logits({name})."
+        raise ValueError(f"confidence={name}: fails on a step ({first_line(error)}). {fix}") from error
+    if scores.shape != step.logits.shape[:2]:
+        shapes = f"{tuple(scores.shape)} for logits {tuple(step.logits.shape)}"
+        raise ValueError(f"confidence={name}: returns {shapes}. Return one number per candidate.")
+    return scores

@@ -1,0 +1,278 @@
+"""Rules that decide after the predictions how many candidates a step decodes."""
+
+import math
+
+import pytest
+import torch
+
+from helpers.tiny_models import VOCAB as HF_VOCAB, tiny_model
+from latent_tokens import (
+    METHODS,
+    Candidates,
+    Decoding,
+    EntropyBound,
+    Factor,
+    HuggingFaceDenoiser,
+    Layout,
+    Size,
+    Threshold,
+    Transformer,
+    blockwise,
+    entropy,
+    equal_parts,
+    generate,
+    left_to_right,
+    margin,
+    of_logits,
+    top_prob,
+)
+from latent_tokens.core import sampling
+from latent_tokens.core.selection import select
+
+VOCAB, LENGTH = 7, 12
+LENGTHS = torch.tensor([12, 12, 8, 12, 4, 10])
+NAMES = ["mdm", "sidm", "scdm", "esolm", "ar-mtp", "ar-mtp-window-3", "block-mdm-4"]
+RULES = {"threshold": 0.55, "entropy_bound": 1.5, "factor": 1.6}
+LIMITS = {"threshold": 1.5, "entropy_bound": 0, "factor": 0}
+
+
+def network(positions="both"):
+    """Return an untrained network with large weights, so that it is sure of some tokens."""
+    torch.manual_seed(1)
+    net = Transformer(Size(32, 2, 3), VOCAB, LENGTH, positions).eval()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(3)
+    return net
+
+
+def problem(method):
+    """Return rows of different lengths with a prefix, and with gaps if the method takes these."""
+    generator = torch.Generator().manual_seed(5)
+    tokens = torch.randint(0, VOCAB, (6, LENGTH), generator=generator)
+    known = torch.arange(LENGTH) < torch.tensor([0, 3, 0, 5, 1, 2])[:, None]
+    if not method.is_left_to_right:
+        known |= torch.rand(6, LENGTH, generator=generator) < 0.2
+    return tokens, known
+
+
+def same(a, b):
+    results = ((x.tokens, x.order, x.processed, x.passes) for x in (a, b))
+    return all(torch.equal(x, y) for x, y in zip(*results, strict=True))
+
+
+def step_of(rows, *, in_order=False, num_candidates=None):
+    """Return a step whose candidates have these probabilities."""
+    logits = torch.tensor(rows, dtype=torch.float64).log()
+    batch, most, _ = logits.shape
+    count = torch.full((batch,), most) if num_candidates is None else torch.tensor(num_candidates)
+    layout = Layout(torch.arange(most).expand(batch, -1), torch.zeros_like(count), count)
+    zeros = torch.zeros(batch, most)
+    return Candidates(logits, layout, count, zeros.long(), zeros[:, 0].long(), lambda: zeros, in_order)
+
+
+# Largest probabilities 0.7, 0.95, 0.9, 0.5; entropies 0.6109, 0.1985, 0.3251, 0.6931 nats.
+FOUR = [[[0.7, 0.3], [0.95, 0.05], [0.9, 0.1], [0.5, 0.5]]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "prefix"),
+    [
+        (Threshold(0.9), [1, 2], [0]),
+        (Threshold(0.95), [1], [0]),
+        (Threshold(0.7), [1, 2, 0], [0, 1, 2]),
+        (Threshold(0), [0, 1, 2, 3], [0, 1, 2, 3]),
+        (Threshold(1.5), [1], [0]),
+        (EntropyBound(0.1984), [1], [0]),
+        (EntropyBound(0.1986), [1, 2], [0, 1]),  # the sum without the largest: 0.1985; 0.1985 from 0 and 1
+        (EntropyBound(0.53), [1, 2, 0], [0, 1, 2]),  # 0.1985 + 0.3251 = 0.5236
+        (EntropyBound(1.2), [0, 1, 2, 3], [0, 1, 2, 3]),  # 0.5236 + 0.6109 = 1.1345
+        (EntropyBound(0), [1], [0]),
+        (Factor(0.1), [1], [0]),  # (1 + 1) 0.05 = 0.1 is not below
+        (Factor(0.25), [1], [0]),  # (2 + 1) 0.1 = 0.3
+        (Factor(0.31), [1, 2], [0]),  # in order (1 + 1) 0.3 = 0.6
+        (Factor(1.21), [1, 2, 0], [0, 1, 2]),  # (3 + 1) 0.3 = 1.2
+        (Factor(2.51), [0, 1, 2, 3], [0, 1, 2, 3]),  # (4 + 1) 0.5 = 2.5
+        (Factor(0), [1], [0]),
+    ],
+    ids=str,
+)
+def test_rule_keeps_what_its_definition_says(rule, kept, prefix):
+    confidence = entropy if isinstance(rule, EntropyBound) else top_prob
+    for in_order, expected in ((False, kept), (True, prefix)):
+        step = step_of(FOUR, in_order=in_order)
+        picks, count = select(rule, step, confidence, torch.tensor([4]))
+        assert count.tolist() == [len(expected)]
+        assert picks[0].tolist() == expected
+
+
+def test_most_confident_by_margin_is_kept_besides_those_above_a_threshold():
+    step = step_of([[[0.5, 0.45, 0.05], [0.4, 0.3, 0.3], [0.45, 0.1, 0.45]]])
+    picks, count = select(Threshold(0.49), step, margin, torch.tensor([3]))
+    assert picks[0, : int(count)].tolist() == [1, 0]
+
+
+def test_padding_is_no_candidate_and_the_limit_holds():
+    rows = [[[0.9, 0.1]] * 3, [[0.9, 0.1]] * 3]
+    for rule in (Threshold(0.5), EntropyBound(9.0), Factor(9.0)):
+        _, count = select(rule, step_of(rows, num_candidates=[3, 2]), top_prob, torch.tensor([3, 2]))
+        assert count.tolist() == [3, 2]
+        _, count = select(rule, step_of(rows, num_candidates=[3, 2]), top_prob, torch.tensor([2, 1]))
+        assert count.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rule", LIMITS)
+def test_limit_of_a_rule_is_one_token_per_step(name, rule):
+    net, method = network(), METHODS[name]
+    tokens, known = problem(method)
+    confidence = entropy if rule == "entropy_bound" else None
+    k = 1 if method.is_left_to_right else 8
+    one = Decoding(candidates=k, confidence=confidence)
+    limit = Decoding(candidates=k, confidence=confidence, **{rule: LIMITS[rule]})
+    for run in (generate, sampling.generate):
+        a = run(net, method, tokens, known, one, 0, lengths=LENGTHS)
+        b = run(net, method, tokens, known, limit, 0, lengths=LENGTHS)
+        assert same(a, b)
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", NAMES)
+def test_optimized_equals_reference_and_alone_equals_in_a_batch(name, rule, positions):
+    net, method = network(positions), METHODS[name]
+    tokens, known = problem(method)
+    decoding = Decoding(candidates="all", temperature=0.9, **{rule: RULES[rule]})
+    steps = []
+    batch = generate(net, method, tokens, known, decoding, 3, lengths=LENGTHS, on_step=steps.append)
+    assert same(batch, sampling.generate(net, method, tokens, known, decoding, 3, lengths=LENGTHS))
+    for row in range(len(tokens)):
+        one = slice(row, row + 1)
+        numbers = torch.tensor([row])
+        alone = generate(
+            net, method, tokens[one], known[one], decoding, 3, rows=numbers, lengths=LENGTHS[one]
+        )
+        for a, b in zip(
+            (alone.tokens, alone.order, alone.processed, alone.passes),
+            (batch.tokens, batch.order, batch.processed, batch.passes),
+            strict=True,
+        ):
+            assert torch.equal(a[0], b[row])
+    counts = {int((line >= 0).sum()) for step in steps for line in step.chosen}
+    assert len(counts) > 1, "every step decoded as many tokens"
+    masked = (~known & (torch.arange(LENGTH) < LENGTHS[:, None])).sum(1)
+    assert (batch.passes <= masked).all()
+    assert (batch.passes < masked).any()
+
+
+@pytest.mark.parametrize("latents", [0, 2, "all"])
+@pytest.mark.parametrize("name", ["scdm", "esolm"])
+def test_latent_tokens_go_with_a_rule(name, latents):
+    net, method = network(), METHODS[name]
+    tokens, known = problem(method)
+    decoding = Decoding(candidates=4, latents=latents, threshold=0.5)
+    batch = generate(net, method, tokens, known, decoding, 0, lengths=LENGTHS)
+    assert same(batch, sampling.generate(net, method, tokens, known, decoding, 0, lengths=LENGTHS))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", ["mdm", "scdm", "esolm"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])  # rotary and learned positions
+def test_hugging_face_network_alone_equals_in_a_batch(family, name, rule):
+    method = METHODS[name]
+    net = HuggingFaceDenoiser(tiny_model(family), HF_VOCAB - 1, method.readout)
+    tokens = torch.randint(3, HF_VOCAB - 1, (4, 9), generator=torch.Generator().manual_seed(5))
+    known = torch.arange(9) < torch.tensor([0, 4, 1, 2])[:, None]
+    value = {"threshold": 0.05, "entropy_bound": 20, "factor": 5}[rule]
+    decoding = Decoding(candidates="all", **{rule: value})
+    batch = generate(net, method, tokens, known, decoding, 0)
+    for row in range(4):
+        one = slice(row, row + 1)
+        alone = generate(net, method, tokens[one], known[one], decoding, 0, rows=torch.tensor([row]))
+        assert torch.equal(alone.tokens[0], batch.tokens[row])
+        assert torch.equal(alone.order[0], batch.order[row])
+        assert alone.passes[0] == batch.passes[row] <= 9
+
+
+class Fixed(torch.nn.Module):
+    """A network that is sure of every token at an even position."""
+
+    mask_id = 2
+
+    def forward(self, ids, positions, mask):
+        sure = torch.tensor([9.0, 0.0, 0.0])
+        unsure = torch.zeros(3)
+        return torch.where((positions % 2 == 0)[..., None], sure, unsure)
+
+
+def decode(method, known, **settings):
+    """Return the samples of `Fixed`, and the positions that each step decodes."""
+    known = torch.tensor([known], dtype=torch.bool)
+    steps = []
+    samples = sampling.generate(
+        Fixed(), METHODS[method], known.long() * 0, known, Decoding(**settings), 0, on_step=steps.append
+    )
+    return samples, [step.chosen[0].tolist() for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "passes"),
+    [
+        ({"threshold": 0.9}, 4, 5),  # the four sure tokens, then one of the others a pass
+        ({"factor": 0.1}, 4, 5),
+        ({"entropy_bound": 0.1}, 5, 4),  # the entropy of the fifth is the largest, which does not count
+    ],
+)
+def test_cost_of_a_worked_case(rule, first, passes):
+    samples, chosen = decode("mdm", [0] * 8, candidates="all", **rule)
+    assert len(chosen[0]) == first
+    assert sorted(chosen[0][:4]) == [0, 2, 4, 6]
+    assert samples.passes.tolist() == [passes]
+    assert samples.processed.tolist() == [8 * passes]  # all slots are in the input of mdm
+
+
+def test_a_step_stays_in_its_block():
+    _, chosen = decode("mdm", [0] * 8, candidates="all", order=blockwise(4), threshold=0)
+    assert [sorted(positions) for positions in chosen] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_from_left_to_right_the_longest_prefix_is_kept():
+    assert decode("ar-mtp", [0] * 6, threshold=0.9)[1] == [[0], [1], [2], [3], [4], [5]]
+    assert decode("mdm", [0, 1, 0, 1, 0, 0], order=left_to_right, threshold=0.9)[1] == [[0, 2, 4], [5]]
+    assert decode("ar-mtp", [0] * 4, threshold=0.3, tokens_per_step=3)[1] == [[0, 1, 2], [3]]
+
+
+def test_own_rule_says_how_many_or_which():
+    def passes(rule):
+        confidence = of_logits(lambda logits: logits.amax(-1))
+        return decode("mdm", [0] * 8, candidates="all", select=rule, confidence=confidence)[0].passes.tolist()
+
+    assert passes(lambda step: torch.full((len(step.logits),), 2)) == [4]
+    assert passes(lambda step: step.positions < 4) == [5]  # 0 to 3, then one a pass
+    with pytest.raises(ValueError, match="Return how many of each row, or a bool for each candidate"):
+        passes(lambda step: step.logits.amax(-1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"threshold": -1}, "threshold=-1"),
+        ({"threshold": "high"}, "threshold='high'"),
+        ({"factor": math.nan}, "factor=nan"),
+        ({"threshold": 0.9, "factor": 1.0}, "threshold=0.9 and factor=1.0: use one of them"),
+        ({"threshold": 0.9, "confidence_noise": 1}, "confidence_noise=1"),
+        ({"threshold": 0.9, "tokens_per_step": equal_parts(2)}, "with a partition"),
+        ({"entropy_bound": 0.1, "confidence": top_prob}, "it decodes by entropy"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Decoding(**settings)
+
+
+def test_shifted_readout_refuses_a_rule():
+    net = network()
+    known = torch.zeros(1, LENGTH, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"Threshold.* is not supported by arm: .*one token per step"):
+        generate(net, METHODS["arm"], known.long(), known, threshold=0.9)

@@ -34,6 +34,7 @@ from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_ta
 VOCAB, LENGTH = 7, 12
 STARTS = torch.tensor([0, 3, 0, 5, 1, 2, 9])
 LENGTHS = torch.tensor([12, 12, 8, 12, 4, 12, 10])
+ORDER = torch.arange(LENGTH).expand(7, -1)
 NEAR = 1e-5  # in probability: rounding may turn a choice that is so close
 DECODINGS = {
     "uniform": Decoding(1),
@@ -97,7 +98,7 @@ def assert_equal_logits(monkeypatch, net, any_method, decoding):
         transformer, "TOKENS_PER_GROUP", 3 * LENGTH
     )  # the last layer attends in groups of three rows or more
     decoding = with_latents(any_method, decoding)
-    look = FastCandidateLogits(net, any_method, torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
+    look = FastCandidateLogits(net, any_method, torch.arange(7), ORDER, qkv_table(net, 300, LENGTH))
 
     def compare(expected, *shown):
         found = look(*shown)
@@ -184,7 +185,7 @@ def test_sample_is_the_same_alone_and_in_any_batch(name, confidence, positions):
 )
 def test_causal_cache_equals_recomputation_without_clean_slots(name, options, slots):
     net, rows = untrained(), torch.arange(7)
-    cached, anew = (FastCandidateLogits(net, METHODS[name], rows, LENGTH, None) for _ in range(2))
+    cached, anew = (FastCandidateLogits(net, METHODS[name], rows, ORDER, None) for _ in range(2))
     anew.cache, computed, widths = None, [], []
     counter = net.embedding.register_forward_hook(
         lambda module, inputs, output: computed.append(inputs[0].shape[1])
@@ -207,7 +208,7 @@ def test_the_first_layer_looked_up_is_the_first_layer_computed(positions):
     assert table.shape == (net.table_rows, 3 * 32)
     assert qkv_table(net, 0, LENGTH) is None
     looks = [
-        FastCandidateLogits(net, METHODS["scdm"], torch.arange(7), LENGTH, either) for either in (table, None)
+        FastCandidateLogits(net, METHODS["scdm"], torch.arange(7), ORDER, either) for either in (table, None)
     ]
 
     def compare(expected, *shown):
@@ -331,7 +332,7 @@ def test_another_denoiser_gets_the_reference():
 def test_bf16_logits_are_as_near_to_the_reference_as_it_to_fp32(name):
     exact, found, decoding = untrained(), [], with_latents(METHODS[name], Decoding(1))
     net = deepcopy(exact).bfloat16()
-    look = FastCandidateLogits(net, METHODS[name], torch.arange(7), LENGTH, qkv_table(net, 300, LENGTH))
+    look = FastCandidateLogits(net, METHODS[name], torch.arange(7), ORDER, qkv_table(net, 300, LENGTH))
 
     def compare(expected, *shown):
         true = reference_logits(exact, METHODS[name], *shown)

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from helpers.published_layouts import write as write_layout
 from helpers.tiny_models import VOCAB as HF_VOCAB, tiny_model
 from latent_tokens import (
     METHODS,
@@ -20,6 +21,7 @@ from latent_tokens import (
     blockwise,
     entropy,
     equal_parts,
+    from_transformers,
     generate,
     left_to_right,
     margin,
@@ -28,6 +30,8 @@ from latent_tokens import (
 )
 from latent_tokens.core import sampling
 from latent_tokens.core.selection import select
+from latent_tokens.core.state import start
+from latent_tokens.network.fast import FastCandidateLogits
 
 VOCAB, LENGTH = 7, 12
 LENGTHS = torch.tensor([12, 12, 8, 12, 4, 10])
@@ -252,6 +256,42 @@ def test_own_rule_says_how_many_or_which():
     assert passes(lambda step: step.positions < 4) == [5]  # 0 to 3, then one a pass
     with pytest.raises(ValueError, match="Return how many of each row, or a bool for each candidate"):
         passes(lambda step: step.logits.amax(-1))
+
+
+@pytest.mark.parametrize("name", ["LLaDA", "Dream"])
+def test_published_layouts_decode_with_a_threshold_in_blocks(tmp_path, name):
+    """Fast-dLLM's decoding of LLaDA and Dream: blocks from left to right, in each what is sure at once."""
+    write_layout(tmp_path, name)
+    net = from_transformers(tmp_path)
+    known = torch.zeros(2, 12, dtype=torch.bool)
+    known[:, :2] = True
+    settings = {"candidates": "all", "order": blockwise(5), "threshold": 0.06}
+    steps = []
+    samples = generate(net, net.method, known.long(), known, on_step=steps.append, **settings)
+    assert ((samples.passes >= 3) & (samples.passes < 10)).all()  # 3 blocks, 10 masked tokens
+    assert (samples.tokens != net.mask_id).all()
+    for step in steps:
+        blocks = step.chosen // 5
+        assert ((blocks == blocks[:, :1]) | (step.chosen < 0)).all()
+
+
+def test_finished_blocks_are_cached():
+    net, method = network(), METHODS["block-mdm-4"]
+    logits = FastCandidateLogits(net, method, torch.arange(6), torch.arange(LENGTH).expand(6, -1), None)
+    final = []
+
+    def look(plan, tokens, layout):
+        found = logits(plan, tokens, layout)
+        final.append(logits.cache.cached.tolist())
+        expected = sampling.reference_logits(net, method, plan, tokens, layout)
+        torch.testing.assert_close(found[..., :VOCAB], expected[..., :VOCAB], atol=1e-5, rtol=0)
+        return expected
+
+    known = torch.zeros(6, LENGTH, dtype=torch.bool)
+    decoding = Decoding(candidates="all", threshold=0.5)
+    state = start(net, method, known.long(), known, decoding, 0, None, None)
+    sampling.decode(net, method, decoding, state, torch.arange(6), look)
+    assert {count for counts in final for count in counts} == {0, 4, 8}
 
 
 @pytest.mark.parametrize(

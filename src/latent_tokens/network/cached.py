@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from latent_tokens.core.attention import agree, causal, dense_mask
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
+from latent_tokens.core.order import block_of
 from latent_tokens.core.state import PlannedStep
 from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, begin_pass, has_hooks
 from latent_tokens.network.transformer import Block, Rotation, Transformer, apply_rotary, indices, merge_heads
@@ -29,14 +30,14 @@ class Layer(Protocol):
 class CachedLogits:
     """Computes the logits of candidates, step after step, and keeps keys and values that never change.
 
-    These are those of clean slots, and with a shifted readout those of all slots. The others are written
-    behind them, and overwritten at the next step.
+    These are those of clean slots, with a shifted readout those of all slots, and under `block_causal` those
+    of the blocks before the current one. The others are written behind them, and overwritten by the next.
 
     Args:
         net: the network.
-        method: how it was trained. Its attention is cacheable.
+        method: how it was trained. Its attention is cacheable, or `block_causal`.
         rows: the rows to decode.
-        length: of a row.
+        order: the first order of each row.
         table: the first layer's projections, or None.
     """
 
@@ -45,15 +46,18 @@ class CachedLogits:
         net: Transformer,
         method: Method,
         rows: Int[Tensor, " R"],
-        length: int,
+        order: Int[Tensor, "R L"],
         table: Float[Tensor, "T W"] | None,
     ) -> None:
         self.net = net
         self.method = method
-        self.length = length
+        self.length = order.shape[1]
         self.table = table
+        block = block_of(method.attention)
+        # Steps rearrange an order within its blocks, so the first order tells the block of each entry.
+        self.blocks = None if block is None else (order // block).cpu().numpy()  # (R, L)
         self.layers = [packed(cast(Block, block), len(rows)) for block in net.blocks]
-        self.is_causal = agree(method.attention, causal, length)
+        self.is_causal = agree(method.attention, causal, self.length)
         self.rows = rows.cpu().numpy()
         self.cached = np.zeros(len(self.rows), np.int64)  # the number of slots of each row
         self.cache: Tensor | None = None  # (layers, 2, R, H, L, C)
@@ -63,7 +67,7 @@ class CachedLogits:
         if len(plan.host.rows) < len(self.rows):
             self.keep(plan.host.rows)
         first, host = self.cached, plan.host
-        self.cached = host.num_shown if self.method.readout == "shifted" else host.num_clean
+        self.cached = self.final_slots(plan)
 
         # Equal rows: their new slots are a slice, and so are their candidates.
         if self.is_causal and plan.is_even and (first == first[0]).all():
@@ -82,6 +86,14 @@ class CachedLogits:
         chosen = indices(is_candidate, ids.device)
         stop = int(host.num_shown.max())
         return self.forward(ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen)
+
+    def final_slots(self, plan: PlannedStep) -> Any:
+        """Return how many of each row's first slots keep their keys and values after this step."""
+        if self.blocks is not None:
+            entry = np.minimum(plan.host.num_clean, self.length - 1)
+            current = self.blocks[np.arange(len(entry)), entry]
+            return (self.blocks >= current[:, None]).argmax(1)
+        return plan.host.num_shown if self.method.readout == "shifted" else plan.host.num_clean
 
     def new_ids(
         self, tokens: Int[Tensor, "A L"], positions: Int[Tensor, "A S"], new: slice
@@ -165,6 +177,8 @@ class CachedLogits:
         lines = np.flatnonzero(np.isin(self.rows, rows))
         self.rows = rows
         self.cached = self.cached[lines]
+        if self.blocks is not None:
+            self.blocks = self.blocks[lines]
         if self.cache is not None:
             self.cache = self.cache[:, :, torch.from_numpy(lines).to(self.cache.device)]
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from latent_tokens.checks import changed
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.attention import agree, bidirectional, dense_mask, is_cacheable
+from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dense_mask, is_cacheable
 from latent_tokens.core.decoding import Decoding, Generated, Step, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
@@ -110,7 +110,7 @@ def generate(
     with torch.inference_mode(), packed_weights():
         table = qkv_table(net, *tokens.shape)
         for part in microbatches(net, method, state, decoding):
-            candidate_logits = FastCandidateLogits(net, method, part, tokens.shape[1], table)
+            candidate_logits = FastCandidateLogits(net, method, part, state.order[part], table)
             decode(net, method, decoding, state, part, candidate_logits, on_step, stop)
     return finish(state)
 
@@ -155,6 +155,11 @@ def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"]
     return net.qkv_table()
 
 
+def keeps_keys(method: Method) -> bool:
+    """Return whether keys and values can be cached: of clean slots, or of finished blocks."""
+    return is_cacheable(method.attention) or isinstance(method.attention, BlockCausal)
+
+
 class FastCandidateLogits:
     """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`)."""
 
@@ -163,15 +168,15 @@ class FastCandidateLogits:
         net: Transformer,
         method: Method,
         rows: Int[Tensor, " R"],
-        length: int,
+        order: Int[Tensor, "R L"],
         table: Float[Tensor, "T W"] | None,
     ) -> None:
         self.net = net
         self.method = method
         self.table = table
-        self.sees_all = agree(method.attention, bidirectional, length)
-        is_cached = is_cacheable(method.attention)
-        self.cache = CachedLogits(net, method, rows, length, table) if is_cached else None
+        self.sees_all = agree(method.attention, bidirectional, order.shape[1])
+        is_cached = keeps_keys(method)
+        self.cache = CachedLogits(net, method, rows, order, table) if is_cached else None
 
     def __call__(
         self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.decoding import Count
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
@@ -17,7 +16,7 @@ from latent_tokens.core.order import is_random
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Streams
-from latent_tokens.network.fast import FastCandidateLogits, is_plain, qkv_table
+from latent_tokens.network.fast import FastCandidateLogits, is_plain, keeps_keys, qkv_table
 from latent_tokens.network.hf import HuggingFaceCachedLogits, HuggingFaceDenoiser, supports_cache
 from latent_tokens.network.transformer import Transformer
 
@@ -108,7 +107,7 @@ def token_scores(
     **settings: Unpack[ScoreSettings],
 ) -> TokenScores:
     """Return `score_tokens`, with a KV cache if it is exact. The arguments are the same."""
-    cache = cached_logits(net, method, tokens, latents)
+    cache = cached_logits(net, method, tokens, order, latents)
     return score_tokens(
         net, method, tokens, order, num_known, lengths, latents, candidate_logits=cache, **settings
     )
@@ -119,14 +118,15 @@ def cached_logits(
     net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],
+    order: Int[Tensor, "B L"],
     latents: Count | None = None,
 ) -> CandidateLogits | None:
-    """Return what computes a batch's logits with a KV cache, for `score_tokens` along one order.
+    """Return what computes a batch's logits with a KV cache, for `score_tokens` along this order.
 
     None if the cache is not exact for the network, or one pass holds all steps.
     """
     n = method.default_latents if latents is None else latents
-    is_exact = is_cacheable(method.attention) and method.readout != "left"
+    is_exact = keeps_keys(method) and method.readout != "left"
     if fits_one_pass(method, n, tokens.shape[1]) or not is_exact:
         return None
     inner = unwrap(net)
@@ -135,5 +135,5 @@ def cached_logits(
         return HuggingFaceCachedLogits(inner, method, rows)
     if isinstance(inner, Transformer) and is_plain(inner):
         table = qkv_table(inner, *tokens.shape)
-        return FastCandidateLogits(inner, method, rows, tokens.shape[1], table)
+        return FastCandidateLogits(inner, method, rows, order, table)
     return None

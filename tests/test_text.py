@@ -22,7 +22,6 @@ from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.base import evenly
-from latent_tokens.tasks.text import tokenizer
 from latent_tokens.tasks.text.task import text_described
 from latent_tokens.tasks.text.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
 
@@ -141,7 +140,7 @@ BAD = {
     "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
     "length": ("a.txt", b"text", ["--length", "2"], "--length 2: must be a whole number from 3"),
     "bpe": ("a.txt", b"text", ["--tokenizer", "bpe:many"], "must be bpe:SIZE with a whole number"),
-    "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have 257 to 1,048,575 tokens"),
+    "small bpe": ("a.txt", b"text", ["--tokenizer", "bpe:9"], "must have at least 257 tokens"),
     "folder": ("a.txt", b"text", ["--tokenizer", "{here}"], "a directory without tokenizer.json"),
     "damaged tokenizer": ("a.txt", b"text", ["--tokenizer", "{here}/a.txt"], "not a tokenizer"),
 }
@@ -197,25 +196,6 @@ def test_unknown_token_is_shown_without_failing():
     assert BPE.decode([BPE.end]) == END
     with_gap = Learned(Tokenizer(models.WordLevel({"a": 0, "</s>": 2}, unk_token="a")), "with a gap")
     assert with_gap.decode([0, 1, 2]) == "a\N{REPLACEMENT CHARACTER}</s>"
-
-
-def test_gpt2s_two_files_are_read(tmp_path):
-    model = json.loads(BPE.inner.to_str())["model"]
-    vocabulary = (
-        {**model["vocab"], END: max(model["vocab"].values()) + 1}
-        if END not in model["vocab"]
-        else model["vocab"]
-    )
-    (tmp_path / "encoder.json").write_text(json.dumps(vocabulary))
-    (tmp_path / "vocab.bpe").write_text(
-        "#version: 0.2\n" + "\n".join(" ".join(pair) for pair in model["merges"])
-    )
-    coder = read_tokenizer(str(tmp_path))
-    assert isinstance(coder, Learned)
-    text = article(3)
-    assert coder.decode(coder.encode([text])[0].tolist()) == text
-    assert len(coder.encode([text])[0]) == len(BPE.encode([text])[0])
-    assert coder.end == vocabulary[END]
 
 
 def test_a_prompt_is_known_its_gaps_are_open():
@@ -465,7 +445,7 @@ def test_a_tokenizer_that_fails_on_a_text_is_named(tmp_path):
     inner.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(
         ValueError,
-        match=r"tokenizer.json: does not tokenize this text \(.*\[UNK\].*\)\. Use another tokenizer",
+        match=r"tokenizer.json: .*\[UNK\].*\. Use another tokenizer",
     ):
         read_tokenizer(str(tmp_path)).encode(["row"])
 
@@ -633,17 +613,6 @@ def test_manifest_counts_documents_and_tokens(tmp_path, monkeypatch):
     ).to_json()
 
 
-def test_texts_are_tokenized_in_groups_to_the_same_tokens(monkeypatch):
-    texts = [f"{article(i)}  It's {i}, über 1 2 3 naïve\t x <|endoftext|> y" for i in range(9)]
-    learned = learn_bpe(iter(texts), 300)
-    expected = [learned.inner.encode(text, add_special_tokens=False).ids for text in ["", *texts, "a"]]
-    for size in (1, 300, 1 << 20):
-        monkeypatch.setattr(tokenizer, "BATCH_CHARACTERS", size)
-        assert [ids.tolist() for ids in learned.encode(["", *texts, "a"])] == expected
-    monkeypatch.setattr(tokenizer, "BATCH_CHARACTERS", 4)
-    assert list(tokenizer.batches_of(["abc", "d", "e", "f"])) == [["abc", "d"], ["e", "f"]]
-
-
 def test_long_document_is_cut_as_a_file_is(tmp_path, monkeypatch):
     monkeypatch.setattr("latent_tokens.data.documents.LONGEST_DOCUMENT", 300)
     texts = ["short", "a" * 300, "\n\n".join(article(i) for i in range(9))]
@@ -667,18 +636,12 @@ def test_tokenizer_end_and_vocabulary_size_are_checked(tmp_path):
         assert learned.vocab_size == size
         assert learned.encode(["b"])[0].dtype == kind
         assert learned.encode(["b"])[0].tolist() == [size - 1]
-    with pytest.raises(ValueError, match=r"name: has 1,048,576 tokens, more than 1,048,575. Use another"):
-        Learned(Tokenizer(models.WordLevel({**words, "b": 1_048_575})), "name")
     with pytest.raises(ValueError, match=r"name: none of .* is one of its tokens, so documents"):
         Learned(Tokenizer(models.WordLevel({"a": 0})), "name")
     for size in (257, 65_535):
         learned = learn_bpe(iter(["a"]), size)
         assert learned.decode(learned.encode(["é"])[0].tolist()) == "é"
-    (tmp_path / "vocab.json").write_text("{}")
-    with pytest.raises(
-        ValueError,
-        match=r"directory without tokenizer.json, or vocab.json and merges.txt or encoder.json and vocab.bpe",
-    ):
+    with pytest.raises(ValueError, match=r"directory without tokenizer.json. Save one there"):
         read_tokenizer(str(tmp_path))
     inner = learned.inner
     inner.post_processor = processors.TemplateProcessing(f"$0 {END}", special_tokens=[(END, learned.end)])

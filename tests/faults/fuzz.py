@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import save_file
 from torch.optim.swa_utils import AveragedModel
 
-from helpers.hostile import GROWING, OFFSETS, changed
+from helpers.hostile import OFFSETS, changed
 from helpers.published_network import Published, lightning
 from helpers.valid_files import files, puzzle_files, save_model, written
 from latent_tokens import TASKS, Transformer, cli, fit, load_data
@@ -199,11 +199,6 @@ def read_all(name, inputs, read, home):
 def inputs_of(name, cases, count, seed):
     """Return the inputs of a reader: hostile ones first, then changes of valid ones."""
     hostile = {"model folder": [{"model.safetensors": content} for content in OFFSETS.values()]}
-    if name == "tokenizer":
-        tokenizer = json.loads(cases[0]["tokenizer.json"])
-        hostile[name] = [
-            {"tokenizer.json": json.dumps(tokenizer | part).encode()} for part in GROWING.values()
-        ]
 
     def change(number):
         rng = Random(f"{seed} {name} {number}")

@@ -40,19 +40,6 @@ OFFSETS = {
     "a header beyond the end": ((1_000).to_bytes(8, "little") + b"{}"),
 }
 
-REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
-CHAIN = [REPLACE] * 5
-NESTED = [{"type": "Sequence", "normalizers": [REPLACE]}, REPLACE]
-GROWING = {  # parts of a tokenizer.json that make a text far longer
-    "a normalizer": {"normalizer": {"type": "Sequence", "normalizers": CHAIN}},
-    "a decoder": {"decoder": {"type": "Sequence", "decoders": CHAIN}},
-    "sequences in sequences": {"normalizer": {"type": "Sequence", "normalizers": NESTED}},
-    "a pattern that matches nothing": {
-        "normalizer": {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * 200}
-    },
-    "a long prefix": {"normalizer": {"type": "Prepend", "prepend": "b" * 200}},
-}
-
 NUMBERS = (0, -1, 1, 3, 255, 65_536, (1 << 31) - 1, 1 << 63, 10**30)
 VALUES = (*NUMBERS, 0.5, 1e308, float("nan"), None, True, "", "x", "\ud800", "a\nb", [], {}, [None], {"": 0},
           "../x", "/etc/passwd", "any_order", "zebra", [0] * 300)  # fmt: skip

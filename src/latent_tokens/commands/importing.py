@@ -45,8 +45,8 @@ class Import:
     method: Literal["mdm", "scdm", "esolm"] | None = None
     """Method of the model. Default: as its own settings state."""
     tokenizer: str | None = None
-    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one or with GPT-2's
-    two files, or a name on the Hugging Face Hub, such as gpt2. Default: the tokenizer.json of a directory of
+    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one, or a name on
+    the Hugging Face Hub, such as gpt2. Default: the tokenizer.json of a directory of
     transformers, else none, and the model computes logits and likelihoods in Python only."""
     length: int | None = None
     """Number of tokens of a text, for a directory of transformers. Default: 1,024, or the number of positions

@@ -72,7 +72,7 @@ class DataConfig:
     """Tokens per sequence, for text. Default: 256."""
     tokenizer: str | None = None
     """Tokenizer, for text. bytes, bpe:SIZE (learned from the training documents), a tokenizer.json, a
-    directory with one or with GPT-2's two files, or a name on the Hugging Face Hub. Default: bytes."""
+    directory with one, or a name on the Hugging Face Hub. Default: bytes."""
     field: str | None = None
     """Field of each .jsonl line or data set row with the text, for text. Default: text."""
     seed: int = 0

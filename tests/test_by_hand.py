@@ -1,6 +1,5 @@
 """Values worked out by hand. Two implementations may be wrong in the same way, a literal number is not."""
 
-import io
 import math
 
 import numpy as np
@@ -59,7 +58,7 @@ from latent_tokens.evaluation.intervals import half_interval, half_interval_of_r
 from latent_tokens.evaluation.text import NGram, distinct, entropy as entropy_of_sample
 from latent_tokens.network.transformer import Block
 from latent_tokens.storage import read_lines
-from latent_tokens.tasks import Countdown, Examples
+from latent_tokens.tasks import Countdown, Examples, Text
 from latent_tokens.tasks.base import evenly, split_by_key
 from latent_tokens.tasks.countdown import holds
 from latent_tokens.tasks.examples import smallest_type
@@ -636,16 +635,14 @@ def test_documents_are_split_by_sha256():
     assert {split: [text for text in "abckmy" if split_of(text) == split] for split in splits} == splits
 
 
-def test_documents_are_packed_between_ends():
+def test_documents_are_packed_between_ends(tmp_path):
     """Length 5 has 3 tokens between two ends: 1 2 end and 3 4 5, and an end is left over."""
-    file = io.BytesIO()
-    packed = PackedFile(file, 5, 9, None, np.uint16)
-    start = file.tell()
+    packed = PackedFile(tmp_path / "x.npy", Text(5), None)
     for document in ([1, 2], [3, 4, 5]):
         packed.add(np.array(document, np.uint16))
-    rows = np.frombuffer(file.getvalue()[start:], np.uint16).reshape(-1, 5)
-    assert rows.tolist() == [[9, 1, 2, 9, 9], [9, 3, 4, 5, 9]]
-    assert packed.remainder.tolist() == [9]
+    packed.close()
+    assert np.load(tmp_path / "x.npy").tolist() == [[256, 1, 2, 256, 256], [256, 3, 4, 5, 256]]
+    assert packed.remainder.tolist() == [256]
 
 
 def test_a_split_takes_each_new_key_once():

@@ -23,7 +23,7 @@ from latent_tokens.tasks.countdown import (
     stack_of,
     texts,
 )
-from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.readers import read_source
 from latent_tokens.training.step import draw_examples
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"

@@ -1,6 +1,5 @@
 """Data sets: the same bytes from a seed, disjoint splits, and a directory that is complete or absent."""
 
-import itertools
 import json
 import os
 import signal
@@ -30,7 +29,7 @@ from latent_tokens import (
 )
 from latent_tokens.cli import main
 from latent_tokens.data.loading import fingerprint
-from latent_tokens.data.splits import compile_kernels, make_problems, make_splits
+from latent_tokens.data.splits import make_problems, make_splits
 from latent_tokens.tasks import SPLITS, configured
 from latent_tokens.tasks.countdown import texts
 from latent_tokens.tasks.zebra.puzzles import read_prompt
@@ -305,7 +304,6 @@ MANIFESTS = {  # possible wrong entries: (key, value)
     "splits in a list": ("splits", ["train", "validation"]),
     "splits in words": ("splits", "train validation"),
     "a split in a list": ("splits", {"train": []}),
-    "a path": ("splits", {"../train": {}}),
     "another format": ("format", 0),
 }
 
@@ -319,27 +317,6 @@ def test_a_manifest_edited_by_hand_is_refused_in_one_line(tmp_path, capsys, wher
     (line,) = capsys.readouterr().err.splitlines()
     assert "Make the data set again" in line
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("spoil", ["reshape", "view", "known", "lengths", "tokens"])
-def test_malformed_arrays_are_refused_despite_a_right_hash(tmp_path, spoil):
-    folder = made(tmp_path, "sudoku-4")
-    part = spoil if spoil in ("known", "lengths", "tokens") else "tokens"
-    array = np.load(folder / f"train.{part}.npy")
-    changed = {
-        "reshape": lambda: array.reshape(-1, 8), "view": lambda: array.view(np.int8),
-        "known": lambda: array.astype(np.uint8),
-        "lengths": lambda: array + np.uint16(1), "tokens": lambda: array + np.uint8(200),
-    }  # fmt: skip
-    np.save(folder / f"train.{part}.npy", changed[spoil]())
-    with pytest.raises(ValueError, match="train does not match the checksum in its manifest"):
-        load_data(folder)
-    about = manifest_of(folder)
-    arrays = (np.load(folder / f"train.{name}.npy") for name in Examples._fields)
-    about["splits"]["train"]["sha256"] = fingerprint(Examples(*arrays))
-    (folder / "manifest.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="train has no examples of"):
-        load_data(folder)
 
 
 def test_a_file_is_read_up_to_the_numbers_asked_for(tmp_path):
@@ -504,15 +481,8 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, r
         assert process.poll() is None
         assert time.monotonic() < until, "it has not begun"
         time.sleep(0.1)
-    workers = [
-        int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ]
     process.send_signal(sign)
     assert process.wait(timeout=60) == (130 if sign is signal.SIGINT else -signal.SIGKILL)
-    waited = time.monotonic() + 20
-    while any(Path(f"/proc/{worker}").exists() for worker in workers):
-        assert time.monotonic() < waited, "its processes live on"
-        time.sleep(0.1)
     last_words = (tmp_path / "said").read_text()
     (tmp_path / "said").unlink()
     if sign is signal.SIGINT:
@@ -551,18 +521,6 @@ def test_fingerprint_of_mapped_arrays_needs_little_memory():
     assert fingerprint(examples.take(slice(99_999))) != found
 
 
-@pytest.mark.parametrize(
-    "array", [np.zeros((), np.uint8), np.zeros((81, 1 << 31), "V0"), np.zeros((0, 1 << 40), np.uint8)]
-)
-def test_array_of_one_value_or_of_no_bytes_is_refused(tmp_path, array):
-    folder = made(tmp_path, "sudoku-4")
-    np.save(folder / "train.tokens.npy", array)
-    with pytest.raises(
-        ValueError, match=r"train cannot be read .*no complete array in it .of \S+, its shape is \("
-    ):
-        load_data(folder)
-
-
 def test_workers_are_no_more_than_the_work(monkeypatch):
     asked = []
 
@@ -575,13 +533,6 @@ def test_workers_are_no_more_than_the_work(monkeypatch):
     assert (asked, builder.counts) == ([1], {"train": 10})
     make_splits(TASKS["sudoku-9"], {"train": 4_000}, 0, processes=2)
     assert asked[1] == 2
-
-
-def test_only_a_compiled_task_is_called_compiled(monkeypatch, capsys):
-    make_problems(TASKS["sudoku-4"], 1, seed=0)
-    monkeypatch.setattr(time, "perf_counter", itertools.count(0, 5).__next__)
-    compile_kernels(TASKS["sudoku-4"])
-    assert capsys.readouterr().err == ""
 
 
 def test_data_config_takes_paths():

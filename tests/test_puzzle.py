@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from helpers.sat import SudokuClauses
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.sudoku.deduction import deduce
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "sudoku"

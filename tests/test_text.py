@@ -16,8 +16,16 @@ from tokenizers import Tokenizer, models, processors
 from latent_tokens import DataConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.data.corpus import key_of, split_of
-from latent_tokens.data.documents import SHORTEST, blocks_of, documents, files_of, length_of, pieces
+from latent_tokens.data.corpus import (
+    SHORTEST,
+    blocks_of,
+    documents,
+    files_of,
+    key_of,
+    length_of,
+    pieces,
+    split_of,
+)
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import Text
@@ -118,7 +126,7 @@ def test_lines_of_json_and_one_long_text(tmp_path):
     )
     assert list(documents(tmp_path / "a.jsonl", "body")) == [article(i) for i in range(3)]
     with pytest.raises(
-        ValueError, match=r"a.jsonl, line 1: has no text in the field text\. Name another with --field"
+        ValueError, match=r"a.jsonl: record 1 has no text in the field text\. Name one of body, n with"
     ):
         list(documents(tmp_path / "a.jsonl", "text"))
     long = "\n\n".join(article(i) for i in range(200))
@@ -131,10 +139,10 @@ def test_lines_of_json_and_one_long_text(tmp_path):
 
 
 BAD = {
-    "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: not UTF-8 at byte 9 \(line 2\)"),
+    "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: not UTF-8 \(invalid start byte\). Convert it"),
     "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: not JSON"),
     "columns": ("a.CSV", b"text,label\nhello,1\n", [], "a.CSV: columns are read from a .jsonl only"),
-    "tabs": ("a.tsv", b"text\tlabel\nhello\t1\n", [], "rename the file to .txt to read all of it as one"),
+    "tabs": ("a.tsv", b"text\tlabel\nhello\t1\n", [], "rename the file to .txt"),
     "empty": ("a.txt", b"  \n", [], "no text: the source has no document"),
     "too short": ("a.txt", b"short", [], "not enough text for one sequence of 256 tokens"),
     "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
@@ -345,9 +353,9 @@ def test_text_model_trains_samples_and_is_evaluated(run, data, tmp_path, capsys)
 
 MISTAKES = {
     "data text --source {run}/metrics.jsonl --field loss": (
-        "metrics.jsonl, line 1: has no text in the field loss"
+        "metrics.jsonl: record 1 has no text in the field loss"
     ),
-    "data text --source README.md --field text": "README.md has no fields. Leave it out",
+    "data text --source README.md --field text": "--field text: README.md has no fields. Leave it out",
     "data text --source {run}/tokenizer.json --field text": (
         "tokenizer.json: columns are read from a .jsonl only. Write each text as a line"
     ),
@@ -487,7 +495,7 @@ def whole_pieces(text, size):
 def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("PIECES", 4), ("SHORTEST", 3), ("LONGEST", 6)):
-            patch.setattr(f"latent_tokens.data.documents.{name}", value)
+            patch.setattr(f"latent_tokens.data.corpus.{name}", value)
         blocks = [text[start : start + block] for start in range(0, len(text), block)]
         assert length_of(blocks) >= min(len(text), 24)
         cut = list(pieces([*blocks[:1], "", *blocks[1:]], length_of(["", *blocks])))
@@ -495,7 +503,7 @@ def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
 
 
 def test_text_is_cut_after_paragraphs_lines_or_words(monkeypatch):
-    monkeypatch.setattr("latent_tokens.data.documents.SHORTEST", 4)
+    monkeypatch.setattr("latent_tokens.data.corpus.SHORTEST", 4)
     for text, cut in {
         "abcd e\n\nfghijklmnopq": [
             "abcd e\n\n",
@@ -510,20 +518,15 @@ def test_text_is_cut_after_paragraphs_lines_or_words(monkeypatch):
 
 @pytest.mark.parametrize("block", [3, 4, 5, 7, 100])
 def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, block):
-    monkeypatch.setattr("latent_tokens.data.documents.BLOCK", block)
-    file, text = tmp_path / "a.txt", "\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r"
-    file.write_bytes(text.encode())
-    assert "".join(blocks_of(file)) == "a\né\n\ufeff€\rx\n\n😀\r"
-    for content, place, line in (
-        (b"ab\r\n\ncd\xff e\n", 7, 3),
-        (b"ab\ncdef\xe2\x82", 7, 2),
-        (b"a\xe2\x82z", 1, 1),
+    monkeypatch.setattr("latent_tokens.data.corpus.BLOCK", block)
+    file = tmp_path / "a.txt"
+    file.write_bytes("\ufeffa\r\né\r\n\ufeff€\rx\n\r\n😀\r".encode())
+    assert "".join(blocks_of(file)) == "a\né\n\ufeff€\nx\n\n😀\n"
+    file.write_bytes(b"ab\ncdef\xe2\x82")
+    with pytest.raises(
+        ValueError, match=r"a.txt: not UTF-8 \(unexpected end of data\)\. Convert it to UTF-8"
     ):
-        file.write_bytes(content)
-        with pytest.raises(
-            ValueError, match=rf"a.txt: not UTF-8 at byte {place} \(line {line}\)\. Convert it to UTF-8"
-        ):
-            list(blocks_of(file))
+        list(blocks_of(file))
 
 
 def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
@@ -545,7 +548,7 @@ def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
         (place / name).unlink()
     with pytest.raises(
         ValueError,
-        match=r"no text files in it \(.txt, .md, .rst, .text or no ending\)\. Name one of its 2 others",
+        match=r"no text files in it \(.txt, .md, .rst, .text or no ending\)\. Name one of its 2 other files",
     ):
         list(documents(place, "text"))
 
@@ -557,18 +560,14 @@ def test_blank_lines_of_json_are_skipped_and_counted(tmp_path):
     file.write_bytes(b'{"text": "a"}\n\nnope\n')
     with pytest.raises(ValueError, match="line 3: not JSON"):
         list(documents(file, "text"))
-    file.write_bytes(b'{"text": "a"}\n\n{"text": "\xff"}\n')
-    with pytest.raises(ValueError, match=r"not UTF-8 at byte 25 \(line 3\)"):
-        list(documents(file, "text"))
 
 
 def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
     file, fine = tmp_path / "a.JSONL", b'\xef\xbb\xbf{"text": "a"}\n'
     for content, message in {
-        b'{"text": "\xff"}': r"not UTF-8 at byte 27 \(line 2\)",
+        b'{"text": "\xff"}': "line 2: not JSON .*utf-8",
         b"[" * 100_000: "line 2: not JSON",
-        b'["text"]': "line 2: has no text in the field text",
-        b'{"text": "\\ud800"}': r"line 2: has half of a character",
+        b'["text"]': "line 2: must be an object with a text",
     }.items():
         file.write_bytes(fine + content)
         with pytest.raises(ValueError, match=message):
@@ -614,7 +613,7 @@ def test_manifest_counts_documents_and_tokens(tmp_path, monkeypatch):
 
 
 def test_long_document_is_cut_as_a_file_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("latent_tokens.data.documents.LONGEST_DOCUMENT", 300)
+    monkeypatch.setattr("latent_tokens.data.corpus.LONGEST_DOCUMENT", 300)
     texts = ["short", "a" * 300, "\n\n".join(article(i) for i in range(9))]
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
@@ -679,7 +678,7 @@ def test_rows_of_a_hugging_face_data_set_are_documents(tmp_path):
     for name in ("plain", "dict"):
         assert list(documents(tmp_path / name, "body")) == ["One text.", "Another."]
     with pytest.raises(
-        ValueError, match=r"row 0 has no text in the field text\. Name one of body, number with --field"
+        ValueError, match=r"record 1 has no text in the field text\. Name one of body, number with --field"
     ):
         list(documents(tmp_path / "plain", "text"))
     (tmp_path / "plain" / "state.json").write_text("{")

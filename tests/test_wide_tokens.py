@@ -59,19 +59,6 @@ def test_wide_tokens_are_stored_and_read_as_uint32(data):
         assert LARGEST in prompt.tokens
 
 
-def test_type_other_than_the_recorded_one_is_refused(data, tmp_path):
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in data.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    manifest = json.loads((copy / "manifest.json").read_text())
-    del manifest["splits"]["test"]["dtype"]
-    (copy / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="test has no examples"):
-        load_data(copy, ("test",))
-    assert load_data(copy, ("train",))[1]["train"].tokens.dtype == np.uint32
-
-
 def test_small_vocabulary_is_stored_as_before(tmp_path):
     folder = make_data(DataConfig("text", tmp_path / "data", source=documents(tmp_path), length=8))
     manifest = json.loads((folder / "manifest.json").read_text())

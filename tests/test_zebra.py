@@ -11,7 +11,7 @@ from hypothesis import assume, given, strategies as st
 from helpers.sat import zebra_solutions
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.zebra import clues as rules
 from latent_tokens.tasks.zebra.puzzles import WORDS, in_words, read_prompt
 

@@ -31,7 +31,7 @@ from helpers.valid_files import files, puzzle_files, save_model, written
 from latent_tokens import TASKS, Transformer, cli, fit, load_data
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Text
-from latent_tokens.tasks.readers.sources import read_source
+from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
 from latent_tokens.training.checkpoint import discard_after, load_state
 from latent_tokens.training.step import ema_update

@@ -161,7 +161,7 @@ def read_examples(command: Likelihood, task: Text) -> Examples:
 
     Raise ValueError if there are none, or if the data set has other tokens.
     """
-    from latent_tokens.data.documents import text_of
+    from latent_tokens.data.corpus import text_of
     from latent_tokens.evaluation.problems import read_split
     from latent_tokens.tasks.base import evenly
 

@@ -1,22 +1,19 @@
-"""A corpus: documents, split so that none leaks across splits, and packed into sequences of tokens."""
+"""A corpus: documents of a source, split so that none leaks across splits, and packed into sequences."""
 
 from __future__ import annotations
 
 import hashlib
-import os
+import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from latent_tokens.checks import in_message
+from latent_tokens.checks import first_line, in_message
 from latent_tokens.configs import DataConfig, Split
-from latent_tokens.data.documents import documents, files_of, has_fields
 from latent_tokens.data.loading import type_entry
 from latent_tokens.storage import (
     FORMAT,
@@ -29,100 +26,26 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
-from latent_tokens.tasks.text.tokenizer import (
-    FILE,
-    Learned,
-    Tokenizer,
-    learn_bpe,
-    read_tokenizer,
-    type_of_ids,
-)
+from latent_tokens.tasks.text.tokenizer import FILE, Ids, Learned, Tokenizer, learn_bpe, read_tokenizer
 
-Counts = dict[str, int]
-
-
-class PackedFile:
-    """A .npy file of sequences that grows: each is an end, tokens of consecutive documents, and an end."""
-
-    def __init__(
-        self, file: BinaryIO, length: int, end: int, most: int | None, token_type: type[np.uint16 | np.uint32]
-    ) -> None:
-        self.file = file
-        self.length = length
-        self.end = end
-        self.most = most
-        self.token_type = token_type
-        self.num_sequences = 0
-        self.num_documents = 0
-        self.num_tokens = 0
-        self.remainder = np.zeros(0, token_type)  # tokens that do not fill a sequence yet
-        self._write_header()
-
-    @property
-    def is_full(self) -> bool:
-        return self.most is not None and self.num_sequences >= self.most
-
-    def counts(self) -> Counts:
-        """Return the manifest's counts."""
-        return {"examples": self.num_sequences, "documents": self.num_documents, "tokens": self.num_tokens}
-
-    def add(self, ids: NDArray[np.uint16 | np.uint32]) -> None:
-        """Append one document and its end, unless the file is full."""
-        if self.is_full:
-            return
-        self.num_documents += 1
-        self.num_tokens += len(ids) + 1
-        self.remainder = np.concatenate([self.remainder, ids, np.array([self.end], self.token_type)])
-        inner = self.length - 2
-        count = len(self.remainder) // inner
-        if self.most is not None:
-            count = min(count, self.most - self.num_sequences)
-        if count:
-            rows = np.full((count, self.length), self.end, self.token_type)
-            rows[:, 1:-1] = self.remainder[: count * inner].reshape(count, inner)
-            self.file.write(rows.tobytes())
-            self.num_sequences += count
-            self.remainder = self.remainder[count * inner :]
-
-    def close(self) -> None:
-        """Write the number of sequences into the header, where numpy leaves space for it, and flush."""
-        self.file.seek(0)
-        self._write_header()
-        self.file.flush()
-        os.fsync(self.file.fileno())
-
-    def _write_header(self) -> None:
-        header = {
-            "descr": np.dtype(self.token_type).str,
-            "fortran_order": False,
-            "shape": (self.num_sequences, self.length),
-        }
-        np.lib.format.write_array_header_1_0(self.file, header)
-
-
-BATCH = 64  # documents tokenized at a time
-
-
-TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns or fields
-
-
+PIECES = 256  # number of documents into which a text is cut, about
+SHORTEST = 200  # characters of such a document
+LONGEST = 16_384  # half the most characters of such a document
+LONGEST_DOCUMENT = 1 << 20  # characters: longer ones are cut, as tokenizing takes hundreds of bytes per token
+BLOCK = 1 << 20  # characters read at a time
+BATCH = 16  # documents tokenized at a time
 MAX_HELD_OUT = 1_024  # default number of sequences for validation and for the test, at most
 
-
+SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a directory that are read
+TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns or fields
+HUB = "hub:"  # prefix of a source on the Hugging Face Hub
+SAVED = ("dataset_info.json", "dataset_dict.json")  # in a directory that `datasets` saved
 OF_PUZZLES = (
-    "padding",
-    "clues",
-    "guessing",
-    "houses",
-    "attributes",
-    "numbers",
-    "targets",
-    "split",
-    "skip_bad",
-    "apart_from",
+    *("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets"),
+    *("split", "skip_bad", "apart_from"),
 )  # settings that text does not have
 
-
+Counts = dict[str, int]
 Report = Callable[[int], None]
 
 
@@ -138,17 +61,17 @@ def make_text(config: DataConfig, report: Report) -> Path:
     with atomic_directory(config.folder) as folder:
         # Learn or copy the tokenizer.
         tokenizer = write_tokenizer(config.tokenizer or "bytes", read, folder)
-        length = Text.length if config.length is None else config.length
-        task = Text(length, tokenizer, folder)
+        task = Text(Text.length if config.length is None else config.length, tokenizer, folder)
 
         # Pack the documents, and thin out the held-out splits.
-        splits, skipped = pack(read(), task.coder, length, config.num_train, folder, report)
-        for split, count in (("validation", config.num_validation), ("test", config.num_test)):
+        splits, skipped = pack(read(), task, config.num_train, folder, report)
+        held_out: dict[Split, int | None] = {"validation": config.num_validation, "test": config.num_test}
+        for split, count in held_out.items():
             most = MAX_HELD_OUT if count is None else count
             splits[split]["examples"] = thin(folder / f"{split}.tokens.npy", most)
         if not splits["train"]["examples"]:
             raise ValueError(
-                f"{source}: not enough text for one sequence of {length} tokens. "
+                f"{source}: not enough text for one sequence of {task.length} tokens. "
                 "Use a smaller length, or more text."
             )
 
@@ -175,52 +98,291 @@ def make_text(config: DataConfig, report: Report) -> Path:
 
 
 def check_text_config(config: DataConfig) -> None:
-    """Raise ValueError if a config has a setting that text does not have, or no file."""
-    for name in OF_PUZZLES:
-        if getattr(config, name):
-            raise ValueError(
-                f"{name}={in_message(getattr(config, name))}: text has no such setting. "
-                "Use source, field, tokenizer, length and num_*."
-            )
-    if not config.from_file:
-        raise ValueError(
-            f"source={config.source}: text is read from a file. "
-            "Name a text file, a directory of them, or a .jsonl."
-        )
+    """Raise ValueError if a config has a setting that its text does not have, or no file."""
     source = Path(str(config.source))
-    if source.suffix.lower() in TABLES and source.is_file():
-        raise ValueError(
-            f"source={source}: columns are read from a .jsonl only. Write each text as a line "
-            '{"text": ...} of a .jsonl, or rename the file to .txt to read all of it as one text.'
-        )
-    if config.field is not None and not has_fields(source):
-        raise ValueError(
-            f"field={config.field}: is for a .jsonl or a data set of the library datasets, "
-            f"and {source} has no fields. Leave it out."
-        )
+    fields = source.suffix.lower() in TABLES and source.is_file()
+    typed = [name for name in OF_PUZZLES if getattr(config, name)]
+    if typed:
+        problem = f"{typed[0]}={in_message(getattr(config, typed[0]))}: text has no such setting"
+        fix = "Use source, field, tokenizer, length and num_*."
+    elif not config.from_file:
+        problem = f"source={config.source}: text is read from a file"
+        fix = "Name a text file, a directory of them, or a .jsonl."
+    elif fields:
+        problem = f"source={source}: columns are read from a .jsonl only"
+        fix = 'Write each text as a line {"text": ...} of a .jsonl, or rename the file to .txt.'
+    elif config.field is not None and not has_fields(source):
+        problem = f"field={config.field}: {source} has no fields"
+        fix = "Leave it out, or name a .jsonl or a data set of the library datasets."
+    else:
+        return
+    raise ValueError(f"{problem}. {fix}")
 
 
 def write_tokenizer(name: str, read: Callable[[], Iterator[str]], folder: Path) -> str:
     """Learn or copy a tokenizer into a directory, and return its name there: bytes or tokenizer.json."""
-    if name == "bytes":
-        return name
-    if name.startswith("bpe:"):
-        tokenizer = learn_bpe((text for text in read() if split_of(text) == "train"), size_of_bpe(name))
+    kind, _, size = name.partition(":")
+    if kind == "bpe" and not size.isdecimal():
+        raise ValueError(f"tokenizer={name}: must be bpe:SIZE with a whole number, like bpe:4096")
+    tokenizer: Tokenizer
+    if kind == "bpe":
+        tokenizer = learn_bpe((text for text in read() if split_of(text) == "train"), int(size))
     else:
-        other = read_tokenizer(name)
-        if not isinstance(other, Learned):
-            return "bytes"
-        tokenizer = other
+        tokenizer = read_tokenizer(name)
+    if not isinstance(tokenizer, Learned):
+        return "bytes"
     write_atomic({folder / FILE: tokenizer.to_json()})
     return FILE
 
 
-def size_of_bpe(name: str) -> int:
-    """Return SIZE of bpe:SIZE. Raise ValueError if it is not a number."""
-    size = name.removeprefix("bpe:")
-    if not size.isdecimal():
-        raise ValueError(f"tokenizer={name}: must be bpe:SIZE with a whole number, like bpe:4096")
-    return int(size)
+def documents(source: Path, field: str) -> Iterator[str]:
+    """Yield the documents of a source, those of more than LONGEST_DOCUMENT characters in pieces.
+
+    Args:
+        source: A .jsonl (a document per line), a directory (one per file), a data set of the `datasets`
+            library, saved in a directory or on the hub (one per row), or one text file, which is cut between
+            paragraphs.
+        field: The field of a line or row that holds the text.
+
+    Raises:
+        ValueError: The source is missing, or something in it cannot be read.
+    """
+    if source.is_file() and not has_fields(source):
+        yield from pieces(blocks_of(source), length_of(blocks_of(source)))
+        return
+    for text in texts_of(source, field):
+        if len(text) > LONGEST_DOCUMENT:
+            yield from pieces([text], len(text))
+        else:
+            yield text
+
+
+def texts_of(source: Path, field: str) -> Iterator[str]:
+    """Yield the texts of a source of several. Raise ValueError as `documents` does."""
+    if has_fields(source):
+        is_jsonl = source.suffix.lower() == ".jsonl"
+        rows = json_lines(source) if is_jsonl else rows_of_datasets(str(source))
+        for number, row in enumerate(rows, start=1):
+            text = row.get(field)
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{source}: record {number:,} has no text in the field {field}. "
+                    f"Name one of {', '.join(row)} with --field."
+                )
+            yield text
+    elif source.is_dir():
+        files, num_others = files_of(source)
+        if not files:
+            raise ValueError(
+                f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending). "
+                f"Name one of its {num_others:,} other files itself."
+            )
+        for file in files:
+            yield text_of(file)
+    else:
+        raise ValueError(
+            f"source={source}: not found. "
+            f"Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME."
+        )
+
+
+def files_of(folder: Path) -> tuple[list[Path], int]:
+    """Return the text files of a directory and its subdirectories, sorted, and the number of others.
+
+    Files with a name or a subdirectory that begins with a dot are neither.
+    """
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    shown = [folder / name for name in names if not any(part.startswith(".") for part in name.parts)]
+    text_files = [file for file in shown if file.suffix.lower() in SUFFIXES]
+    return text_files, len(shown) - len(text_files)
+
+
+def has_fields(source: Path) -> bool:
+    """Return whether a source has a field for the text: a .jsonl, or a data set of the `datasets` library."""
+    is_saved = str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED)
+    return is_saved or (source.suffix.lower() == ".jsonl" and source.is_file())
+
+
+def json_lines(file: Path) -> Iterator[dict[str, object]]:
+    """Yield the object of each line that is not blank. Raise ValueError naming a line without one."""
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{file}, line {number}: not JSON ({first_line(error)})") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{file}, line {number}: must be an object with a text")
+            yield row
+
+
+def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
+    """Yield each row of the train split of a data set. Raise ValueError if it cannot be read."""
+    try:
+        import datasets
+    except ImportError:
+        raise ValueError(
+            f"source={name}: the library datasets is not installed. "
+            "Install it from a clone: pip install -e '.[text]'"
+        ) from None
+    try:
+        if name.startswith(HUB):
+            repository, _, config = name.removeprefix(HUB).partition(":")
+            rows = datasets.load_dataset(repository, config or None, split="train", streaming=True)
+        else:
+            rows = datasets.load_from_disk(name)
+            rows = rows["train"] if isinstance(rows, datasets.DatasetDict) else rows
+    except Exception as error:  # a file, a hub or a network can fail in any way
+        raise ValueError(f"source={name}: no data set that can be read ({first_line(error)})") from None
+    yield from rows
+
+
+def text_of(file: Path) -> str:
+    """Return the text of a file. Raise ValueError naming the byte at which it is not UTF-8."""
+    return "".join(blocks_of(file))
+
+
+def blocks_of(file: Path) -> Iterator[str]:
+    """Yield a text file in parts. Raise ValueError if it is not UTF-8."""
+    with file.open(encoding="utf-8-sig") as content:
+        try:
+            while block := content.read(BLOCK):
+                yield block
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file}: not UTF-8 ({error.reason}). Convert it to UTF-8.") from None
+
+
+def length_of(blocks: Iterable[str]) -> int:
+    """Return the characters of a text, counted until there are enough for the longest documents."""
+    length = 0
+    for block in blocks:
+        length += len(block)
+        if length >= LONGEST * PIECES:
+            break
+    return length
+
+
+def pieces(blocks: Iterable[str], length: int) -> Iterator[str]:
+    """Yield one text as documents, cut after a paragraph, else a line, else a word, else anywhere.
+
+    Args:
+        blocks: The text in parts.
+        length: The characters of the text. The more there are, the longer are the documents, but there are
+            enough for every split to get some.
+    """
+    size = max(SHORTEST, min(LONGEST, length // PIECES))
+    text = ""
+    start = 0
+    for block in chain(filter(None, blocks), [""]):  # the last one flushes the rest
+        text = text[start:] + block
+        start = 0
+        while start + (2 * size if block else 1) <= len(text):
+            stop = cut_after(text, start + size, start + 2 * size)
+            yield text[start:stop]
+            start = stop
+
+
+def cut_after(text: str, earliest: int, latest: int) -> int:
+    """Return the index after the first paragraph, else line, else word between two indices, else the last."""
+    for gap in ("\n\n", "\n", " "):
+        index = text.find(gap, earliest, latest)
+        if index >= 0:
+            return index + len(gap)
+    return latest
+
+
+class PackedFile:
+    """A .npy file of sequences that grows: each is an end, tokens of consecutive documents, and an end."""
+
+    def __init__(self, path: Path, task: Text, most: int | None) -> None:
+        self.task = task
+        self.most = most
+        self.num_sequences = 0
+        self.num_documents = 0
+        self.num_tokens = 0
+        self.remainder = np.zeros(0, task.token_type)  # tokens that do not fill a sequence yet
+        self.path = path
+        with path.open("wb") as file:
+            self._write_header(file)
+
+    @property
+    def is_full(self) -> bool:
+        return self.most is not None and self.num_sequences >= self.most
+
+    def add(self, ids: Ids) -> None:
+        """Append one document and its end, unless the file is full."""
+        if self.is_full:
+            return
+        self.num_documents += 1
+        self.num_tokens += len(ids) + 1
+        end = self.task.coder.end
+        inner = self.task.length - 2
+        self.remainder = np.concatenate([self.remainder, ids, np.array([end], ids.dtype)])
+        count = len(self.remainder) // inner
+        if self.most is not None:
+            count = min(count, self.most - self.num_sequences)
+        rows = np.full((count, inner + 2), end, ids.dtype)
+        rows[:, 1:-1] = self.remainder[: count * inner].reshape(count, inner)
+        with self.path.open("ab") as file:
+            file.write(rows.tobytes())
+        self.num_sequences += count
+        self.remainder = self.remainder[count * inner :]
+
+    def close(self) -> Counts:
+        """Write the number of sequences into the header, and return the counts of the manifest."""
+        with self.path.open("r+b") as file:
+            self._write_header(file)
+        return {"examples": self.num_sequences, "documents": self.num_documents, "tokens": self.num_tokens}
+
+    def _write_header(self, file: BinaryIO) -> None:
+        """Write the header, in which numpy leaves space for a larger number."""
+        header = {
+            "descr": np.dtype(self.task.token_type).str,
+            "fortran_order": False,
+            "shape": (self.num_sequences, self.task.length),
+        }
+        np.lib.format.write_array_header_1_0(file, header)
+
+
+def pack(
+    texts: Iterable[str], task: Text, num_train: int | None, folder: Path, report: Report
+) -> tuple[dict[Split, Counts], Counts]:
+    """Write {split}.tokens.npy, with at most `num_train` sequences for training.
+
+    Returns:
+        The counts of each split, and how many documents were empty or repeated.
+
+    Raises:
+        ValueError: There is no document.
+    """
+    limits = {"train": num_train}
+    packed = {split: PackedFile(folder / f"{split}.tokens.npy", task, limits.get(split)) for split in SPLITS}
+    seen: set[bytes] = set()
+    skipped = {"empty": 0, "repeated": 0}
+    stream = iter(texts)
+    while batch := list(islice(stream, BATCH)):
+        # Leave out empty and repeated documents, and those of splits that are full.
+        kept = []
+        for text in batch:
+            key = key_of(text)
+            is_empty = not text.strip()
+            skipped["empty"] += is_empty
+            skipped["repeated"] += key in seen and not is_empty
+            if not is_empty and key not in seen:
+                seen.add(key)
+                if not packed[split_of(text)].is_full:
+                    kept.append(text)
+
+        # Tokenize the others, each into its split.
+        for text, ids in zip(kept, task.coder.encode(kept), strict=True):
+            packed[split_of(text)].add(ids)
+        report(len(batch))
+    counts = {split: target.close() for split, target in packed.items()}
+    if not seen:
+        raise ValueError("no text: the source has no document that is not empty")
+    return counts, skipped
 
 
 def split_of(text: str) -> Split:
@@ -239,57 +401,5 @@ def thin(file: Path, most: int) -> int:
     rows = np.load(file, mmap_mode="r")
     if len(rows) <= most:
         return len(rows)
-    thinned = np.array(rows[evenly(len(rows), most)])
-    del rows
-    np.save(file, thinned)
+    np.save(file, np.array(rows[evenly(len(rows), most)]))
     return most
-
-
-def pack(
-    texts: Iterable[str],
-    tokenizer: Tokenizer,
-    length: int,
-    num_train: int | None,
-    folder: Path,
-    report: Report,
-) -> tuple[dict[str, Counts], Counts]:
-    """Write {split}.tokens.npy, with at most `num_train` sequences for training.
-
-    Returns:
-        The counts of each split, and how many documents were empty or repeated.
-
-    Raises:
-        ValueError: There is no document.
-    """
-    seen: set[bytes] = set()
-    skipped = {"empty": 0, "repeated": 0}
-    with ExitStack() as stack:
-        packed = {}
-        for split in SPLITS:
-            file = stack.enter_context((folder / f"{split}.tokens.npy").open("wb"))
-            most = num_train if split == "train" else None
-            packed[split] = PackedFile(file, length, tokenizer.end, most, type_of_ids(tokenizer.vocab_size))
-        stream = iter(texts)
-        while batch := list(islice(stream, BATCH)):
-            # Leave out empty and repeated documents.
-            fresh = []
-            for text in batch:
-                key = key_of(text)
-                is_empty = not text.strip()
-                skipped["empty"] += is_empty
-                skipped["repeated"] += key in seen and not is_empty
-                if not is_empty and key not in seen:
-                    seen.add(key)
-                    fresh.append((packed[split_of(text)], text))
-
-            # Tokenize the others, each into its split.
-            open_files = [(target, text) for target, text in fresh if not target.is_full]
-            ids = tokenizer.encode([text for _, text in open_files])
-            for (target, _), document in zip(open_files, ids, strict=True):
-                target.add(document)
-            report(len(batch))
-        for target in packed.values():
-            target.close()
-    if not seen:
-        raise ValueError("no text: the source has no document that is not empty")
-    return {split: target.counts() for split, target in packed.items()}, skipped

@@ -1,22 +1,28 @@
-"""Data sets: made, converted, checked and fingerprinted."""
+"""Data sets of puzzles: generated, or read from a file, and written with a manifest."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import make_text
-from latent_tokens.data.loading import load_data, read_manifest, split_entry
+from latent_tokens.data.loading import fingerprint, load_data, read_manifest, type_entry
 from latent_tokens.data.splits import Report, make_splits
-from latent_tokens.progress import CONSOLE, counting
-from latent_tokens.storage import FORMAT, Json, atomic_directory, json_bytes, provenance, write_atomic
+from latent_tokens.progress import counting
+from latent_tokens.storage import (
+    FORMAT,
+    Json,
+    atomic_directory,
+    json_bytes,
+    provenance,
+    sha256_of,
+    write_atomic,
+)
 from latent_tokens.tasks import (
     SPLITS,
     Examples,
@@ -25,20 +31,18 @@ from latent_tokens.tasks import (
     SudokuPuzzle,
     Task,
     Text,
-    Zebra,
     configured,
     description,
 )
 from latent_tokens.tasks.base import generate_checked
-from latent_tokens.tasks.readers.sources import read_source
-
-OF_GENERATORS = ("source", "clues", "guessing")  # settings that do not describe puzzles of a file
-
-
-TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
-
+from latent_tokens.tasks.readers import read_source
 
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
+OF_GENERATORS = ("source", "clues", "guessing")  # settings that do not describe puzzles of a file
+TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
+
+Made = tuple[dict[Split, Examples], dict[str, Json]]
+"""Examples by split, and the manifest's entries about their origin."""
 
 
 def make_data(config: DataConfig, report: Report = lambda num_examples: None) -> Path:
@@ -64,6 +68,9 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
     if config.task == Text.name:
         return make_text(config, report)
     task = task_of(config)
+    settings = description(task)
+    if config.from_file:
+        settings = {name: value for name, value in settings.items() if name not in OF_GENERATORS}
     with atomic_directory(config.folder) as folder:
         # Make or read the examples.
         make = import_splits if config.from_file else generate_splits
@@ -75,30 +82,25 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
             )
 
         # Write the arrays.
-        entries: dict[str, Json] = {split: split_entry(examples) for split, examples in splits.items()}
+        entries: dict[str, Json] = {}
         for split, examples in splits.items():
-            write_split(folder, split, examples)
+            for part, array in zip(Examples._fields, examples, strict=True):
+                np.save(folder / f"{split}.{part}.npy", array)
+            dtype = type_entry(examples.tokens.dtype)
+            entries[split] = {"examples": len(examples), **dtype, "sha256": fingerprint(examples)}
 
         # Write the manifest.
-        settings = description(task)
-        if config.from_file:
-            settings = {name: value for name, value in settings.items() if name not in OF_GENERATORS}
         manifest: dict[str, Json] = {
             "format": FORMAT,
             "task": settings,
             "note": getattr(task, "note", None),
-            "apart_from": {str(other): splits_of(other, task) for other in config.apart_from},
+            "apart_from": {str(d): read_manifest(d, task)[1]["splits"] for d in config.apart_from},
             **origin,
             "splits": entries,
             "made_with": provenance(),
         }
         write_atomic({folder / "manifest.json": json_bytes(manifest)})
     return config.folder
-
-
-def splits_of(folder: Path, task: Task) -> dict[str, Json]:
-    """Return the splits of a data set, as its manifest lists them."""
-    return cast(dict[str, Json], read_manifest(folder, task)[1]["splits"])
 
 
 def make_counted(config: DataConfig) -> Path:
@@ -119,21 +121,18 @@ def preview(task: Solvable, config: DataConfig, count: int) -> Examples:
 
 def task_of(config: DataConfig) -> Solvable:
     """Return the task with the config's settings. Raise ValueError if it does not have one of them."""
-    of_source = ("source",) if config.source in ("solver", "pattern") else ()
-    names = (*TASK_SETTINGS, *of_source)
+    names = (*TASK_SETTINGS, *(() if config.from_file else ("source",)))
     settings = {name: getattr(config, name) for name in names}
     return configured(config.task, {name: value for name, value in settings.items() if value is not None})
 
 
-def generate_splits(
-    task: Task, config: DataConfig, report: Report
-) -> tuple[dict[Split, Examples], dict[str, Json]]:
-    """Return (examples by split, the manifest's entries about their origin)."""
+def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
+    """Return generated examples by split, and their origin."""
     num_wanted = counts_of(task, config)
     processes = config.processes or os.cpu_count() or 1
     seen = keys_of(config.apart_from, task)
     builder = make_splits(task, num_wanted, config.seed, seen=seen, processes=processes, report=report)
-    origin: dict[str, Json] = {
+    return builder.examples(), {
         "seed": config.seed,
         "generator": GENERATOR,
         "tried": builder.tried,
@@ -141,32 +140,17 @@ def generate_splits(
         "repeated": builder.repeated,
         "smaller_than_asked": {str(split): num_wanted[split] for split in builder.open},
     }
-    return builder.examples(), origin
 
 
-def import_splits(
-    task: Task, config: DataConfig, report: Report
-) -> tuple[dict[Split, Examples], dict[str, Json]]:
-    """Return (examples of a file by split, the manifest's entries about their origin).
+def import_splits(task: Task, config: DataConfig, report: Report) -> Made:
+    """Return the examples of a file by split, and their origin.
 
     All examples are of `config.split` if it is set. If no example is kept out, no more rows are read than
     are needed.
     """
     # Read the file.
     file = Path(str(config.source))
-    if (
-        isinstance(task, Zebra)
-        and file.suffix.lower() == ".pkl"
-        and config.split is not None
-        and not config.apart_from
-    ):
-        warning = (
-            "the published training and test files of Zebra share puzzles. Convert the test file first. Then"
-            " convert the training file with --apart-from and that data set, which leaves them out and counts"
-            " them."
-        )
-        CONSOLE.print(f"source={file}: {warning}", highlight=False, soft_wrap=True)
-    num_wanted = requested_counts(config)
+    num_wanted = {split: getattr(config, f"num_{split}") for split in SPLITS}
     num_rows = None
     if config.split is not None and not config.apart_from:
         num_rows = num_wanted[config.split] or None
@@ -178,23 +162,21 @@ def import_splits(
     if config.split is not None:
         splits = np.full_like(splits, SPLITS.index(config.split))
     is_new = ~np.isin(keys, np.array(list(keys_of(config.apart_from, task)), np.uint64))
-    indices = {
-        split: np.flatnonzero(is_new & (splits == SPLITS.index(split)))[:most]
-        for split, most in num_wanted.items()
-    }
-
-    # Describe the origin.
-    smaller: dict[str, Json] = {
-        split: num_wanted[split] for split, part in indices.items() if len(part) < (num_wanted[split] or 0)
-    }
-    origin: dict[str, Json] = {
+    parts: dict[Split, Examples] = {}
+    smaller: dict[str, Json] = {}
+    for number, (split, most) in enumerate(num_wanted.items()):
+        indices = np.flatnonzero(is_new & (splits == number))[:most]
+        if len(indices):
+            parts[split] = examples.take(indices)
+        if len(indices) < (most or 0):
+            smaller[split] = most
+    return parts, {
         "file": file.name,
-        "file_sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "file_sha256": sha256_of(file),
         "bad_rows": bad_rows,
         "kept_out": int((~is_new).sum()),
         "smaller_than_asked": smaller,
     }
-    return {split: examples.take(part) for split, part in indices.items() if len(part)}, origin
 
 
 def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
@@ -222,22 +204,10 @@ def puzzles_of(task: Task) -> tuple[object, ...]:
     return type(task), getattr(task, "numbers", None)
 
 
-def requested_counts(config: DataConfig) -> dict[Split, int | None]:
-    """Return the number of examples of each split that the config sets; None if it sets none."""
-    return {"train": config.num_train, "validation": config.num_validation, "test": config.num_test}
-
-
 def counts_of(task: Task, config: DataConfig) -> dict[Split, int]:
     """Return the number of examples of each split: the config's, else the task's for training and 1,024."""
-    default = {"train": task.num_train, "validation": 1_024, "test": 1_024}
-    requested = requested_counts(config)
-    return {split: default[split] if count is None else count for split, count in requested.items()}
-
-
-def write_split(folder: Path, split: Split, examples: Examples) -> None:
-    """Write the arrays of one split and flush them to disk."""
-    for part, array in examples._asdict().items():
-        with (folder / f"{split}.{part}.npy").open("wb") as file:
-            np.save(file, array)
-            file.flush()
-            os.fsync(file.fileno())
+    counts: dict[Split, int] = {"train": task.num_train, "validation": 1_024, "test": 1_024}
+    for split in SPLITS:
+        asked = getattr(config, f"num_{split}")
+        counts[split] = counts[split] if asked is None else asked
+    return counts

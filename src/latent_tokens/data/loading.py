@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NotRequired, TypedDict, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,38 +13,14 @@ import torch
 from torch import Tensor
 
 from latent_tokens.configs import Split
-from latent_tokens.data.splits import chunks_of
 from latent_tokens.storage import Json, json_bytes, read_description, sha256_of
 from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, description
 from latent_tokens.tasks.examples import smallest_type
-from latent_tokens.tasks.readers.sources import load_npy
 
-CHUNK = 10_000  # examples that are hashed or checked at a time
+CHUNK = 10_000  # examples that are hashed at a time
 
-
-class SplitEntry(TypedDict):
-    """A split in the manifest."""
-
-    examples: int
-    sha256: str
-    dtype: NotRequired[str]  # of the tokens, if it is uint32
-    documents: NotRequired[int]
-
-
-class Manifest(TypedDict):
-    """The manifest of a data set: what it holds, where it is from, and what was left out."""
-
-    format: int
-    task: dict[str, Json]
-    splits: dict[str, SplitEntry]
-    tokens: NotRequired[int]  # different tokens of a text
-    repeated: NotRequired[int]
-    empty: NotRequired[int]
-    too_long: NotRequired[int]
-    kept_out: NotRequired[int]
-    smaller_than_asked: NotRequired[dict[str, int]]
-    not_read: NotRequired[int]  # files of a directory
-    bad_rows: NotRequired[list[str]]
+Manifest = dict[str, Any]
+"""The manifest of a data set: its task, its splits, their origin and what was left out (docs/tasks.md)."""
 
 
 def type_entry(dtype: npt.DTypeLike) -> dict[str, Json]:
@@ -63,12 +39,6 @@ def fingerprint(examples: Examples) -> str:
     return digest.hexdigest()
 
 
-def split_entry(examples: Examples) -> dict[str, Json]:
-    """Return the manifest's entry of a split."""
-    count = {"examples": len(examples.tokens)}
-    return {**count, **type_entry(examples.tokens.dtype), "sha256": fingerprint(examples)}
-
-
 def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language, Manifest]:
     """Return the task of a directory that `make_data` wrote, and its manifest.
 
@@ -78,23 +48,21 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
         ValueError: The manifest is missing or corrupt.
     """
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
+    splits = manifest["splits"]
     try:
         is_same = task is not None and json_bytes(description(task)) == json_bytes(manifest["task"])
         if task is None or isinstance(task, Text) or not is_same:
             task = described(manifest["task"], folder)
+        if not isinstance(splits, dict) or not all(isinstance(entry, dict) for entry in splits.values()):
+            raise ValueError("its manifest lists no splits")
     except ValueError as error:
         raise ValueError(f"data={folder}: {error}. Make the data set again.") from None
-    splits = manifest["splits"]
-    if not isinstance(splits, dict) or not all(
-        split in SPLITS and isinstance(entry, dict) for split, entry in splits.items()
-    ):
-        raise ValueError(f"data={folder}: corrupt (its manifest lists no splits). Make the data set again.")
-    return task, cast(Manifest, manifest)
+    return task, manifest
 
 
 def load_data(
     folder: str | Path,
-    splits: Sequence[Split] = ("train", "validation", "test"),
+    splits: Sequence[Split] = SPLITS,
     task: Language | None = None,
 ) -> tuple[Language, dict[Split, Examples]]:
     """Return the task of a data set and those of the splits that it has.
@@ -119,66 +87,41 @@ def load_data(
     task, manifest = read_manifest(folder, task)
     entries = manifest["splits"]
     return task, {
-        split: load_split(folder, task, split, entries[split]) for split in splits if split in entries
+        split: load_split(folder, task, split, entries[split].get("sha256"))
+        for split in splits
+        if split in entries
     }
 
 
-def load_split(folder: Path, task: Language, split: Split, entry: SplitEntry) -> Examples:
+def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Examples:
     """Return one split. Text is mapped from disk and not read.
 
     Raises:
-        ValueError: The files do not match the checksum in `entry`, or are no examples of the task.
+        ValueError: A file is missing or cannot be read, has another checksum, or is of another task.
     """
-    # Read the arrays.
     try:
-        examples = read_arrays(folder, task, split)
-    except ValueError as error:
-        raise ValueError(
-            f"data={folder}: {split} cannot be read ({error}). Make the data set again."
-        ) from None
-
-    # Compare them with the manifest and the task.
-    is_text = isinstance(task, Text)
-    sha256 = sha256_of(folder / f"{split}.tokens.npy") if is_text else fingerprint(examples)
-    if sha256 != entry.get("sha256"):
-        raise ValueError(
-            f"data={folder}: {split} does not match the checksum in its manifest. Make the data set again."
-        )
-    recorded = {"dtype": entry["dtype"]} if "dtype" in entry else {}
-    if recorded != type_entry(examples.tokens.dtype) or not fits(task, examples):
-        raise ValueError(
-            f"data={folder}: {split} has no examples of {description(task)}. Make the data set again."
-        )
-    return examples
+        if isinstance(task, Text):
+            file = folder / f"{split}.tokens.npy"
+            stored = sha256_of(file)
+            examples = text_examples(np.load(file, mmap_mode="r"), task)
+        else:
+            files = [folder / f"{split}.{part}.npy" for part in Examples._fields]
+            examples = Examples(*map(np.load, files))
+            stored = fingerprint(examples)
+    except Exception as error:  # a corrupt header can fail in any way
+        problem = f"cannot be read ({type(error).__name__})"
+    else:
+        if stored == sha256 and examples.tokens.shape[1:] == (task.length,):
+            return examples
+        problem = "does not match the checksum in its manifest" if stored != sha256 else "is of another task"
+    raise ValueError(f"data={folder}: {split} {problem}. Make the data set again.")
 
 
-def read_arrays(folder: Path, task: Language, split: Split) -> Examples:
-    """Return the arrays of one split as they are. Raise ValueError if one cannot be read."""
-    if not isinstance(task, Text):
-        files = [folder / f"{split}.{part}.npy" for part in Examples._fields]
-        return Examples(*(np.array(load_npy(file)) for file in files))
-    tokens = cast(Tokens, load_npy(folder / f"{split}.tokens.npy"))
+def text_examples(tokens: Tokens, task: Text) -> Examples:
+    """Return sequences (N, L) of a text as examples without given positions."""
     known = np.broadcast_to(np.False_, tokens.shape)
     lengths = np.broadcast_to(np.uint16(task.length), tokens.shape[:1])
     return Examples(tokens, known, lengths)
-
-
-def fits(task: Language, examples: Examples) -> bool:
-    """Return whether arrays are examples of a task, by their types, shapes, lengths and tokens."""
-    tokens, known, lengths = examples
-    token_types = (task.token_type.__name__,) if isinstance(task, Text) else ("uint8", "uint16", "uint32")
-    if tokens.dtype.name not in token_types or tokens.ndim != 2:
-        return False
-    if [known.dtype.name, lengths.dtype.name] != ["bool", "uint16"]:
-        return False
-    if known.shape != tokens.shape or lengths.shape != tokens.shape[:1]:
-        return False
-    if tokens.shape[1] != task.length or (lengths > task.length).any():
-        return False
-    return all(
-        (part.tokens < task.vocab_size)[np.arange(task.length) < part.lengths[:, None]].all()
-        for part in chunks_of(examples, CHUNK)
-    )
 
 
 def change_detector(data: Path | None) -> Callable[[], bool]:
@@ -231,4 +174,4 @@ def as_numpy(tokens: Tensor) -> Tokens:
         dtype('uint8')
     """
     array = tokens.cpu().numpy()
-    return array.astype(smallest_type(int(array.max(initial=0))))
+    return cast(Tokens, array.astype(smallest_type(int(array.max(initial=0)))))

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +15,13 @@ from numpy.typing import NDArray
 from latent_tokens import tasks
 from latent_tokens.checks import check_choice
 from latent_tokens.configs import Split
-from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined, task_or_named
 from latent_tokens.tasks.base import HELD_OUT, generate_checked
 
 CHUNK = 1_024  # numbers of the seed tried in one call, at most
 CHUNKS_PER_ROUND = 8  # of each process, at most, before the splits are checked again
 WINDOW = 16_384  # numbers tried before a split may be declared exhausted
-MIN_NEW_RATE = Fraction(1, 300)  # new examples per number tried, below which it is
+NUMBERS_PER_NEW = 300  # numbers tried per new example, above which it is
 
 Report = Callable[[int], None]
 SplitExamples = tuple[Examples, Keys, NDArray[np.int8]]
@@ -39,8 +33,8 @@ class SplitBuilder:
 
     Attributes:
         wanted: The number of examples of each split to collect.
-        counts: The number of examples of each split that were collected.
         seen: The keys of all examples so far.
+        counts: The number of examples of each split that were collected.
         tried: The numbers of the seed that were tried.
         too_long: Those whose example does not fit.
         repeated: Examples that were seen before.
@@ -49,9 +43,9 @@ class SplitBuilder:
     """
 
     wanted: Mapping[Split, int]
+    seen: set[int] = field(default_factory=set)
     parts: dict[Split, list[Examples]] = field(default_factory=dict)
     counts: dict[Split, int] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
     tried: int = 0
     too_long: int = 0
     repeated: int = 0
@@ -61,21 +55,24 @@ class SplitBuilder:
     @property
     def open(self) -> list[Split]:
         """The splits that are not full."""
-        return [split for split in self.wanted if self.num_missing(split)]
+        return [split for split in self.wanted if self.num_missing(split) > 0]
 
     @property
     def lacking(self) -> int:
         """An estimate of how many more numbers it takes to fill every split."""
-        share = {split: (HELD_OUT - 2 if split == "train" else 1) / HELD_OUT for split in self.open}
-        return max(math.ceil(self.num_missing(split) / share[split]) for split in self.open)
+        shares = {split: 1 if split != "train" else HELD_OUT - 2 for split in self.open}
+        return max(math.ceil(self.num_missing(split) * HELD_OUT / shares[split]) for split in shares)
 
     def num_missing(self, split: Split) -> int:
         """Return how many examples a split lacks."""
-        return max(0, self.wanted[split] - self.counts.get(split, 0))
+        return self.wanted[split] - self.counts.get(split, 0)
 
     def add(self, tried: int, examples: Examples, keys: Keys, splits: NDArray[np.int8]) -> int:
         """Add the new ones of the examples of `tried` numbers, and return how many were added."""
-        is_new = np.array([self._add_key(key) for key in keys.tolist()], np.bool_)
+        is_new = np.zeros(len(keys), np.bool_)
+        for i, key in enumerate(keys.tolist()):
+            is_new[i] = key not in self.seen
+            self.seen.add(key)
         self.tried += tried
         self.too_long += tried - len(keys)
         self.repeated += int((~is_new).sum())
@@ -90,17 +87,11 @@ class SplitBuilder:
             num_added += len(added)
         return num_added
 
-    def _add_key(self, key: int) -> bool:
-        """Add a key to those seen, and return whether it is new."""
-        is_new = key not in self.seen
-        self.seen.add(key)
-        return is_new
-
     def exhausted(self) -> bool:
         """Return whether few recent examples were new, so that the open splits will not grow much."""
         if self.recent_tried < WINDOW:
             return False
-        is_exhausted = self.recent_new < MIN_NEW_RATE * self.recent_tried
+        is_exhausted = self.recent_new * NUMBERS_PER_NEW < self.recent_tried
         self.recent_tried = 0
         self.recent_new = 0
         return is_exhausted
@@ -143,10 +134,7 @@ def make_splits(
             num_chunks = min(CHUNKS_PER_ROUND * workers, math.ceil(builder.lacking / chunk))
             starts = range(first, first + num_chunks * chunk, chunk)
             first = starts.stop
-            parent = os.getpid()
-            for generated in pool(
-                delayed(generate_chunk)(task, chunk, seed, start, parent) for start in starts
-            ):
+            for generated in pool(delayed(generate_chunk)(task, chunk, seed, start) for start in starts):
                 if builder.open:
                     report(builder.add(chunk, *generated))
                     if builder.exhausted():
@@ -166,32 +154,13 @@ def compile_kernels(task: Task) -> None:
         for kernel in home.rglob("__pycache__/*.nb?"):
             if kernel.stat().st_mtime < newest:
                 kernel.unlink()
-    kernels = set(home.rglob("__pycache__/*.nbc"))
-    begun = time.perf_counter()
-    generate_chunk(task, 1, 0, 0, os.getpid())
-    seconds = time.perf_counter() - begun
-    if seconds > 1 and kernels != set(home.rglob("__pycache__/*.nbc")):
-        CONSOLE.print(f"compiled {task.name} in {seconds:.1f} s, and cached it", highlight=False)
+    generate_chunk(task, 1, 0, 0)
 
 
-def generate_chunk(task: Task, count: int, seed: int, first: int, parent: int) -> SplitExamples:
-    """Return (examples, keys, splits) of numbers of a seed, in `parent` or a process that ends with it."""
-    end_with(parent)
+def generate_chunk(task: Task, count: int, seed: int, first: int) -> SplitExamples:
+    """Return (examples, keys, splits) of numbers of a seed."""
     examples = generate_checked(task, count, seed, first)
     return examples, task.keys(examples), task.splits(examples)
-
-
-@cache
-def end_with(parent: int) -> None:
-    """End this process within a second of its parent, which cannot end it itself if it is killed."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    if os.getpid() != parent:
-        threading.Thread(target=watch, daemon=True).start()
 
 
 def make_problems(task: Task, count: int, seed: int, report: Report = lambda num_new: None) -> Examples:

@@ -1,1 +1,0 @@
-"""Readers of puzzle files that others published."""

@@ -115,10 +115,10 @@ def test_no_answer_is_longer_than_the_longest(numbers, seed):
     assert max(map(len, answers)) <= longest_answer(numbers)
 
 
-def test_description_of_version_0_1_keeps_its_length():
-    entries = {"name": "countdown-4", "numbers": 4, "targets": [10, 100], "padding": "none"}
-    task = described(entries)
+def test_answer_length_is_described_and_has_no_pad():
+    task = configured("countdown-4", {"answer_length": 47})
     assert (task.length, task.room, task.pad) == (64, 47, None)
+    assert described(description(task)) == task
     assert described(description(FOUR)) == FOUR
     assert (FOUR.length, FOUR.pad) == (53, PAD)
     assert configured("countdown-4", {"padding": "paper"}).pad is None

@@ -157,7 +157,6 @@ MISTAKES = {
     "prompt with token -1: sudoku-4 has": {"prompt": [-1] + [4] * 15},
     "prompt of 36 positions: sudoku-4 has 16": {"prompt": TASKS["sudoku-6"].generate(1, 0)},
     "prompt: is empty": {"prompt": []},
-    "items: must each have tokens": {"prompt": {"input_ids": [1] * 16}},
     "known: is for token ids": {"prompt": "1" + "." * 15, "known": [True] * 16},
     "known: there is no prompt": {"known": [True] * 16},
     "latents=4 with candidates=all": {"latents": 4, "candidates": "all"},

@@ -49,14 +49,11 @@ def test_index_of_examples_selects_as_take_does():
         examples[6]
 
 
-def test_examples_convert_to_a_hugging_face_data_set(monkeypatch):
+def test_examples_convert_to_a_hugging_face_data_set():
     pytest.importorskip("datasets")
     rows = TASK.generate(3, 0).to_hf()
     assert rows.num_rows == 3
     assert rows[1]["tokens"] == TASK.generate(3, 0).tokens[1].tolist()
-    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    with pytest.raises(ValueError, match="pip install datasets"):
-        TASK.generate(3, 0).to_hf()
 
 
 def test_split_without_examples_is_empty():
@@ -83,5 +80,5 @@ def test_tasks_take_tensors_arrays_and_lists(name):
 
 @pytest.mark.parametrize("tokens", [[0.5] * 16, [-1] * 16, [2**32] * 16])
 def test_numbers_that_are_no_tokens_are_refused(tokens):
-    with pytest.raises(ValueError, match=r"tokens of type|must be at most 4294967295"):
+    with pytest.raises(ValueError, match=r"tokens of type .*: must be whole numbers"):
         TASK.decode(tokens)

@@ -171,9 +171,8 @@ def test_stored_model_imports_no_code_by_itself(module, capsys, monkeypatch):
 
 REFUSED = [
     (["train", "MODULE:Pair", "scdm"], "TASK 'MODULE:Pair': MODULE has no Pair. Did you mean Pairs?"),
-    (["train", "MODULE:number", "scdm"], "is not a task, it lacks name, length"),
-    (["train", "MODULE:Half", "scdm"], "is not a task, it lacks vocab. Inherit from latent_tokens.TaskBase"),
-    (["train", "MODULE:Abstract", "scdm"], "cannot be made without arguments"),
+    (["train", "MODULE:number", "scdm"], "is not a task. Inherit from latent_tokens.TaskBase"),
+    (["train", "MODULE:Half", "scdm"], "is not a task. Inherit from latent_tokens.TaskBase"),
     (
         ["train", "MODULEx:Pairs", "scdm"],
         "the module MODULEx is neither in the current directory",

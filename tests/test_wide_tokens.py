@@ -75,7 +75,7 @@ def test_tokens_have_the_smallest_type(largest, kind):
     assert as_array(np.array([largest], np.uint32)).dtype == np.uint32
     examples = Examples.of(np.array([[largest, 0]], kind), 0)
     assert as_tensors(examples)[0].tolist() == [[largest, 0]]
-    with pytest.raises(ValueError, match="token 4294967296: must be at most 4294967295"):
+    with pytest.raises(ValueError, match="must be whole numbers from 0"):
         as_array([1 << 32])
 
 

@@ -23,7 +23,7 @@ from latent_tokens.tasks.base import (
     hash_rows,
     split_by_key,
 )
-from latent_tokens.tasks.countdown import ANSWER_LENGTHS_0_1, Countdown
+from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.examples import Examples, Known, Tokens, joined
 from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
@@ -36,10 +36,6 @@ FIXED = (
     *("name", "box_rows", "box_columns", "num_train", "length"),
     *("num_houses", "num_attributes", "max_clues"),
 )  # fields that make a task what it is
-MEMBERS = (
-    *("name", "length", "vocab_size", "encode", "decode", "metric", "num_train"),
-    *("generate", "keys", "splits", "verify", "score"),
-)  # of a task
 SMALL = 100_000  # training examples of the small siblings
 
 EVERY: tuple[Solvable, ...] = (
@@ -111,42 +107,29 @@ def named(name: str) -> Language:
         ValueError: There is no such task, or it cannot be imported.
     """
     if is_dotted(name) or name in installed("task"):
-        return checked_task(name, load_plugin("task", name))
+        task = load_plugin("task", name)
+        task = task() if isinstance(task, type) else task
+        if not isinstance(task, Task):
+            raise ValueError(f"task={name}: is not a task. Inherit from latent_tokens.TaskBase.")
+        return task
     check_choice("task", name, (*TASKS, *installed("task"), Text.name, "module:Name"))
     return Text() if name == Text.name else TASKS[name]
 
 
 def task_or_named(task: Task | str) -> Task:
-    """Return a task, or that of a name. Raise ValueError if there is no such task with a verifier."""
+    """Return a task, or that of a name. Raise ValueError if there is no such task, or it is a class."""
     if isinstance(task, str):
-        return checked_task(task, named(task))
+        return cast(Task, named(task))
     check_instance(task)
     return task
 
 
-def checked_task(name: str, task: object) -> Task:
-    """Return a task, made if it is a class. Raise ValueError, naming what is missing, if it is no task."""
-    try:
-        value = task() if isinstance(task, type) else task
-    except TypeError as error:
-        raise ValueError(f"task={name}: cannot be made without arguments ({error})") from None
-    if isinstance(value, Task):
-        return value
-    members = ("length", "vocab") if isinstance(value, TaskBase) else MEMBERS
-    missing = [member for member in members if not hasattr(value, member)]
-    raise ValueError(
-        f"task={name}: is not a task, it lacks {', '.join(missing)}. Inherit from latent_tokens.TaskBase."
-    )
-
-
 def check_instance(task: Language) -> None:
-    """Raise ValueError if a task is a class, which has no values of its properties, or lacks a member."""
+    """Raise ValueError if a task is a class, which has no values of its properties, or lacks one."""
     if isinstance(task, type):
         raise ValueError(f"task={task.__name__}: is a class. Use {task.__name__}().")
-    needs = {"length": "length", "vocab": "vocab_size"}  # a task may compute its size without vocab
-    missing = [member for member, value in needs.items() if not hasattr(task, value)]
-    if isinstance(task, TaskBase) and missing:
-        raise ValueError(f"task={task.name}: lacks {' and '.join(missing)}. Set it in the class.")
+    if isinstance(task, TaskBase) and not (hasattr(task, "length") and hasattr(task, "vocab_size")):
+        raise ValueError(f"task={task.name}: lacks length or vocab. Set it in the class.")
 
 
 def description(task: Language) -> dict[str, Json]:
@@ -173,11 +156,12 @@ def differing_settings(task: Language, entries: Mapping[str, Json]) -> dict[str,
 
 def form(task: Language) -> str:
     """Return the properties that a data set and a model must share. How puzzles are made may differ."""
-    properties = {"padding": "none", **description(task)}
     if isinstance(task, Text):
-        properties = {"tokenizer": f"{task.tokenizer} ({task.fingerprint})"}
-    names = [name for name in ("padding", "numbers", "tokenizer") if name in properties]
-    settings = ", ".join(f"{name}={properties[name]}" for name in names)
+        settings = f"padding=none, tokenizer={task.tokenizer} ({task.fingerprint})"
+    else:
+        properties = {"padding": "none", **description(task)}
+        names = [name for name in ("padding", "numbers") if name in properties]
+        settings = ", ".join(f"{name}={properties[name]}" for name in names)
     return f"{type(task).__name__} of {task.length} positions over {task.vocab_size} tokens, {settings}"
 
 
@@ -194,9 +178,7 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
         if setting not in allowed:
             fix = f"Use {', '.join(allowed)}" if allowed else "Leave it out"
             raise ValueError(f"{setting}={value}: {name} has no such setting. {fix}.")
-    values = {
-        setting: tuple(value) if isinstance(value, list) else value for setting, value in settings.items()
-    }
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     return replace(task, **values) if values else task  # type: ignore[type-var]
 
 
@@ -206,22 +188,17 @@ def described(entries: object, folder: Path | None = None) -> Solvable | Text:
     Raises:
         ValueError: This version has no such task, or it is code of a module, which is not imported.
     """
-    if isinstance(entries, dict) and entries.get("name") == Text.name:
-        return text_described(entries, folder)
     name = entries.get("name") if isinstance(entries, dict) else None
-    if isinstance(entries, dict) and isinstance(name, str) and name in installed("task"):
+    if not isinstance(entries, dict) or not isinstance(name, str):
+        raise ValueError(f"{entries}: no task of this version")
+    if name == Text.name:
+        return text_described(entries, folder)
+    if name in installed("task"):
         return cast(Solvable, named(name))
-    if isinstance(entries, dict) and isinstance(entries.get("module"), str):
-        module = one_line(entries["module"], LONGEST_LABEL)
+    if "module" in entries:
+        module = one_line(str(entries["module"]), LONGEST_LABEL)
         reason = "is code of another module, and opening files imports no code"
         raise ValueError(f"its task {module} {reason}. Add --task {module}")
-    if not isinstance(entries, dict) or not isinstance(name, str) or name not in TASKS:
+    if name not in TASKS:
         raise ValueError(f"{entries}: no task of this version")
-    settings = {setting: value for setting, value in entries.items() if setting != "name"}
-    task = TASKS[name]
-    try:
-        if isinstance(task, Countdown) and "answer_length" not in settings:  # of version 0.1
-            settings["answer_length"] = ANSWER_LENGTHS_0_1[settings.get("numbers", task.numbers)]
-        return configured(name, settings)
-    except (KeyError, TypeError):
-        raise ValueError(f"{entries}: no task of this version") from None
+    return configured(name, {setting: value for setting, value in entries.items() if setting != "name"})

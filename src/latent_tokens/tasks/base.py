@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from inspect import Parameter, signature
 from typing import Literal, Protocol, runtime_checkable
 
 import numba
@@ -16,14 +15,9 @@ from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as
 from latent_tokens.tasks.rng import mixed
 
 Keys = NDArray[np.uint64]
-
-
 Scores = dict[str, NDArray[np.float64]]
 
-
 SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
-
-
 HELD_OUT = 16  # one in 16 examples is for validation, and as many are for the test
 
 
@@ -140,22 +134,14 @@ def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: s
 
 
 def scores_of(task: Task, tokens: Tokens, truth: Examples | None) -> Scores:
-    """Return `task.score` of N samples (N, L).
-
-    Raises:
-        ValueError: it lacks the metric of the task, or the metric is not a share.
-    """
+    """Return `task.score` of N samples (N, L). Raise ValueError unless it has the metric, a share."""
     scores = task.score(tokens, truth)
-    if task.metric not in scores:
-        raise ValueError(
-            f"metric={task.metric}: score of {task.name} has {', '.join(scores)}. Correct metric or score."
-        )
-    values = scores[task.metric]
+    values = scores.get(task.metric, np.array([np.nan]))
     wrong = values[~((values >= 0) & (values <= 1))]
     if len(wrong):
         raise ValueError(
-            f"metric={task.metric}: score of {task.name} has {wrong[0]:g}, "
-            "and a metric is a share from 0 to 1. Scale it, or name another figure as metric."
+            f"metric={task.metric}: score of {task.name} has {', '.join(scores)}, and the metric "
+            f"{wrong[0]:g}: must be one of them, a share from 0 to 1. Correct metric or score."
         )
     return scores
 
@@ -265,14 +251,12 @@ class TaskBase(ABC):
 
         Raises:
             ValueError: The text is too long, or has a word that is not in the vocabulary. Or the vocabulary
-                has `blank`, a word twice, or one that no text can name.
+                has a word twice, or `blank`.
         """
-        ids = ids_of(self.vocab, self.name, self.separator)
-        if self.blank in ids:
-            raise ValueError(
-                f"blank={self.blank!r}: is a token of {self.name}. "
-                "Set blank of the task to a text that is not in vocab."
-            )
+        ids = {word: token for token, word in enumerate(self.vocab)}
+        if len(ids) < len(self.vocab) or self.blank in ids:
+            problem = f"must have each token once, and not blank={self.blank!r}"
+            raise ValueError(f"vocab of {self.name}: {problem}. Rename a token, or set blank of the task.")
         words = text.split()
         if not self.separator:
             words = [word for word in text if word in ids or not word.isspace()]
@@ -318,19 +302,6 @@ class TaskBase(ABC):
         return None
 
 
-def ids_of(vocab: Sequence[str], name: str, separator: str) -> dict[str, int]:
-    """Return the token of each text of the vocabulary of a task. Raise ValueError if two are the same."""
-    ids = {word: token for token, word in enumerate(vocab)}
-    twice = [word for token, word in enumerate(vocab) if ids[word] != token]
-    spaced = [word for word in vocab if separator and word.split() != [word]]
-    if twice:
-        raise ValueError(f"vocab of {name}: {twice[0]!r} is in it twice. Name each token once.")
-    if spaced:
-        problem = "has white space, which separates words" if spaced[0] else "is empty"
-        raise ValueError(f"vocab of {name}: {spaced[0]!r} {problem}. Use one word.")
-    return ids
-
-
 def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
     """Return the errors of one sequence by the verifier of its task.
 
@@ -345,97 +316,27 @@ def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
         ValueError: the verifier does not return a list, such as one that returns whether it is valid.
     """
     errors: object = task.verify(tokens[:length] if isinstance(task, TaskBase) else tokens)
-    if not isinstance(errors, list | tuple):
-        raise ValueError(
-            f"verify of {task.name} returns {type(errors).__name__}: must be a list of errors, "
-            "empty if the answer is valid. Correct verify."
-        )
-    return list(errors)
-
-
-PARAMETERS = ("count", "seed", "first")
-
-
-POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    if not isinstance(errors, list):
+        problem = f"returns {type(errors).__name__}: must be a list of errors, empty if the answer is valid"
+        raise ValueError(f"verify of {task.name} {problem}. Correct verify.")
+    return errors
 
 
 def generate_checked(task: Task, count: int, seed: int, first: int = 0) -> Examples:
     """Return `task.generate`, with tokens and lengths in the types of data sets.
 
     Raises:
-        ValueError: `generate` lacks a parameter, or what it returns is no examples of the task.
+        ValueError: It returns no examples of the task.
 
     Example:
         >>> generate_checked(TASKS["sudoku-4"], 2, seed=0).tokens.shape
         (2, 16)
     """
-    check_parameters(task)
-    return checked_examples(task, task.generate(count, seed, first))
-
-
-def check_parameters(task: Task) -> None:
-    """Raise ValueError unless `generate` takes a count, a seed and a first number, by position."""
-    try:
-        parameters = signature(task.generate).parameters.values()
-    except ValueError:  # a compiled function may have no signature
-        return
-    if any(parameter.kind == Parameter.VAR_POSITIONAL for parameter in parameters):
-        return
-    names = tuple(parameter.name for parameter in parameters if parameter.kind in POSITIONAL)
-    required = [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is Parameter.empty and parameter.kind != Parameter.VAR_KEYWORD
-    ]
-    missing = [name for name in PARAMETERS if name not in names]
-    too_many = [name for name in required if name not in names[: len(PARAMETERS)]]
-    if len(names) < len(PARAMETERS):
-        problem = f"has no parameter {' and '.join(missing[len(names) - len(PARAMETERS) :])}"
-    elif too_many:
-        problem = f"has a parameter {too_many[0]} without a default"
-    elif sorted(names[: len(PARAMETERS)]) == sorted(PARAMETERS) and names[: len(PARAMETERS)] != PARAMETERS:
-        problem = f"has the parameters {', '.join(names)} in another order"
-    else:
-        return
-    raise ValueError(f"generate of {task.name}: {problem}. Define generate(self, count, seed, first=0).")
-
-
-def checked_examples(task: Task, examples: object) -> Examples:
-    """Return what a task generated as examples in the types of data sets.
-
-    Raises:
-        ValueError: it is no `Examples`, or its arrays are not of the task.
-    """
+    examples: object = task.generate(count, seed, first)
     if not isinstance(examples, Examples):
         problem = f"returns {type(examples).__name__}, and must return Examples"
         raise ValueError(f"generate of {task.name}: {problem}. Use Examples.padded or Examples.of.")
-    try:
-        tokens = as_array(examples.tokens)
-        lengths = as_array(examples.lengths)
-    except ValueError as error:
-        raise ValueError(f"generate of {task.name}: {error}. Correct its examples.") from None
-
-    # Their shapes and types.
-    known = np.asarray(examples.known)
-    if tokens.ndim != 2 or known.shape != tokens.shape or lengths.shape != tokens.shape[:1]:
-        shapes = f"tokens {tokens.shape}, known {known.shape} and lengths {lengths.shape}"
-        raise ValueError(
-            f"generate of {task.name}: returns {shapes}, must be (N, L), (N, L) and (N,). "
-            "Correct its examples."
-        )
-    if known.dtype != np.bool_:
-        raise ValueError(
-            f"generate of {task.name}: returns known of type {known.dtype}, must be bool. "
-            "Use known.astype(bool)."
-        )
-
-    # Their values.
-    longest = int(lengths.max(initial=0))
-    if longest > tokens.shape[1]:
-        raise ValueError(
-            f"generate of {task.name}: returns a length of {longest} in {tokens.shape[1]} positions. "
-            "Correct its examples."
-        )
-    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    tokens = as_array(examples.tokens)
+    inside = np.arange(tokens.shape[1]) < np.asarray(examples.lengths)[:, None]
     check_tokens(task, tokens, inside, "examples", "Correct vocab or generate of the task")
-    return Examples(tokens, known, lengths.astype(np.uint16))
+    return Examples.of(tokens, np.asarray(examples.known, np.bool_), examples.lengths)

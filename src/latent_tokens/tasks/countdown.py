@@ -199,9 +199,6 @@ def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: igno
 HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
 
 
-ANSWER_LENGTHS_0_1 = {3: 34, 4: 47, 5: 60}  # of version 0.1, by the count of numbers
-
-
 @dataclass(frozen=True)
 class Countdown:
     """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD.
@@ -271,7 +268,7 @@ class Countdown:
     def pad(self) -> int | None:
         """The token after the end of an answer, which training never masks first from left to right.
 
-        It is None with padding "paper" and in data sets of version 0.1 (D-6, AR-MTP first masked position).
+        It is None with padding "paper" or an `answer_length` (D-6, AR-MTP first masked position).
         """
         return PAD if self.padding == "none" and self.answer_length is None else None
 

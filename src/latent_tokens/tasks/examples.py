@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast, overload
 
 import numpy as np
@@ -14,15 +15,9 @@ if TYPE_CHECKING:
 
 
 Tokens = NDArray[np.uint8 | np.uint16 | np.uint32]
-
-
 TokensLike = ArrayLike
 """A torch tensor, an array or lists of tokens."""
-
-
 Known = NDArray[np.bool_]
-
-
 Index = NDArray[np.int64] | NDArray[np.bool_] | slice
 
 
@@ -56,7 +51,7 @@ class Examples:
     known: Known
     lengths: NDArray[np.uint16]
 
-    _fields: ClassVar = ("tokens", "known", "lengths")  # as of a named tuple, which this was in version 0.1
+    _fields: ClassVar = ("tokens", "known", "lengths")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -76,35 +71,30 @@ class Examples:
         tokens = self.tokens[which].astype(np.int64)
         return Example(tokens=tokens, known=self.known[which].copy(), length=int(self.lengths[which]))
 
-    def _asdict(self) -> dict[str, NDArray[Any]]:
-        return dict(zip(self._fields, self, strict=True))
-
     def _replace(self, **arrays: NDArray[Any]) -> Examples:
         return replace(self, **arrays)
 
     def to_hf(self) -> HuggingFaceDataset:
-        """Return a Dataset of the library datasets. Raise ValueError if the library is not installed."""
-        try:
-            from datasets import Dataset
-        except ImportError:
-            raise ValueError(
-                "to_hf: the library datasets is not installed. Use pip install datasets."
-            ) from None
+        """Return a Dataset of the library datasets, which must be installed."""
+        from datasets import Dataset
+
         columns = {"tokens": self.tokens.astype(np.int64), "known": self.known, "length": self.lengths}
         return Dataset.from_dict(columns)
 
     @staticmethod
-    def of(tokens: Tokens, known: Known | int) -> Examples:
-        """Return examples of one length.
+    def of(tokens: Tokens, known: Known | int, lengths: ArrayLike | None = None) -> Examples:
+        """Return examples of arrays.
 
         Args:
             tokens: (N, L).
             known: (N, L), or the number of positions that are given, counted from the first.
+            lengths: The number of positions of each, (N,). None: L.
         """
         count, length = tokens.shape
         if isinstance(known, int):
             known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
-        return Examples(tokens, known, np.full(count, length, np.uint16))
+        ends = np.full(count, length) if lengths is None else np.asarray(lengths)
+        return Examples(tokens, known, ends.astype(np.uint16))
 
     @staticmethod
     def padded(
@@ -137,20 +127,16 @@ class Examples:
             lengths = None
         if length is None:
             raise ValueError("length=None: the number of positions is missing. Add length=L.")
-        longest = max(map(len, sequences), default=0)
+        ends = [len(sequence) for sequence in sequences]
+        longest = max(ends, default=0)
         if longest > length:
             raise ValueError(f"length={length}: a sequence has {longest} tokens. Use length={longest}.")
-        smallest = min((min(sequence, default=0) for sequence in sequences), default=0)
-        if smallest < 0:
-            raise ValueError(f"token {smallest}: must be a whole number from 0. Correct the sequences.")
-        largest = max((max(sequence, default=0) for sequence in sequences), default=0)
-        tokens = np.full((len(sequences), length), pad, smallest_type(max(largest, pad)))
-        for row, sequence in zip(tokens, sequences, strict=True):
-            row[: len(sequence)] = sequence
+        flat = as_array([*chain(*sequences), pad])
+        tokens = np.full((len(sequences), length), pad, flat.dtype)
+        tokens[np.arange(length) < np.array(ends, np.int64)[:, None]] = flat[:-1]
         counts = np.broadcast_to(np.array(given, np.int64), len(sequences))
-        known = np.arange(length) < counts.reshape(-1, 1)
-        ends = [len(sequence) for sequence in sequences] if lengths is None else lengths
-        return Examples(tokens, known, np.array(ends, np.uint16))
+        known = np.arange(length) < counts[:, None]
+        return Examples.of(tokens, known, ends if lengths is None else lengths)
 
     def take(self, which: Index) -> Examples:
         """Return the examples of an index, a mask or a slice."""
@@ -162,28 +148,16 @@ def stack(items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> Exampl
 
     Args:
         items: dicts with tokens, known and length, or the same in tuples.
-
-    Raises:
-        ValueError: there is no item, one lacks an entry, or their shapes differ.
     """
-    if len(items) == 0:
-        raise ValueError("items: are empty. Pass at least one example.")
     rows = [
-        tuple(map(item.get, Example.__annotations__)) if isinstance(item, dict) else item for item in items
+        (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item for item in items
     ]
-    arrays = [[np.asarray(array) for array in row] for row in rows]
-    shapes = {tuple(array.shape for array in row) for row in arrays}
-    length = arrays[0][0].shape
-    if shapes != {(length, length, ())} or len(length) != 1:
-        raise ValueError("items: must each have tokens (L), known (L) and length, with the same L.")
-    tokens, known, lengths = map(np.stack, zip(*arrays, strict=True))
+    tokens, known, lengths = map(np.stack, zip(*rows, strict=True))
     return Examples(tokens, known.astype(np.bool_), lengths)
 
 
 def smallest_type(largest: int) -> type[np.uint8 | np.uint16 | np.uint32]:
-    """Return the smallest type of tokens that holds a number. Raise ValueError if none does."""
-    if largest > np.iinfo(np.uint32).max:
-        raise ValueError(f"token {largest}: must be at most {np.iinfo(np.uint32).max}")
+    """Return the smallest type of tokens that holds a number."""
     if largest > np.iinfo(np.uint16).max:
         return np.uint32
     return np.uint8 if largest <= np.iinfo(np.uint8).max else np.uint16
@@ -198,9 +172,12 @@ def as_array(tokens: TokensLike) -> Tokens:
     array = np.asarray(tokens.cpu() if hasattr(tokens, "cpu") else tokens)
     if array.dtype in (np.uint8, np.uint16, np.uint32):
         return cast(Tokens, array)
-    if array.size and (not np.issubdtype(array.dtype, np.integer) or array.min() < 0):
-        raise ValueError(f"tokens of type {array.dtype}: must be whole numbers from 0")
-    return cast(Tokens, array.astype(smallest_type(int(array.max(initial=0)))))
+    largest = array.max(initial=0)
+    if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or largest > np.iinfo(np.uint32).max):
+        raise ValueError(
+            f"tokens of type {array.dtype}: must be whole numbers from 0, below 2^32. Correct them."
+        )
+    return cast(Tokens, array.astype(smallest_type(int(largest))))
 
 
 def joined(parts: Sequence[Examples]) -> Examples:

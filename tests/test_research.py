@@ -21,7 +21,6 @@ from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper.tables import interval_over_seeds
 from latent_tokens.tasks import configured
-from latent_tokens.tasks.sudoku.boards import num_intercalates, share_of_distinct
 
 RESEARCH = ROOT / "research"
 FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
@@ -190,7 +189,7 @@ def test_intercalates_equal_those_of_a_plain_loop(name):
     boards = TASKS[name].generate(30, seed=0).tokens
     side = TASKS[name].side
     expected = [counted(board) for board in boards.reshape(-1, side, side)]
-    assert num_intercalates(boards, side).tolist() == expected
+    assert confidence.num_intercalates(boards, side).tolist() == expected
     assert len(set(expected)) > 1
 
 
@@ -199,16 +198,16 @@ def test_intercalates_of_known_squares():
     for side, expected in ((4, 4), (5, 0), (6, 9), (9, 0)):
         index = np.arange(side)
         cyclic = (index[:, None] + index) % side
-        assert num_intercalates(cyclic.reshape(1, -1), side).tolist() == [expected]
+        assert confidence.num_intercalates(cyclic.reshape(1, -1), side).tolist() == [expected]
     index = np.arange(8)
     klein = index[:, None] ^ index
-    assert num_intercalates(klein.reshape(1, -1), 8).tolist() == [8**2 * 7 // 4]
+    assert confidence.num_intercalates(klein.reshape(1, -1), 8).tolist() == [8**2 * 7 // 4]
 
 
 def test_distinct_boards_are_those_without_an_equal():
     first, second, third = TASK.generate(3, seed=0).tokens
-    assert share_of_distinct(np.stack([first, second, first, third, first])) == 2 / 5
-    assert share_of_distinct(np.stack([first, first])) == 0
+    assert confidence.share_of_distinct(np.stack([first, second, first, third, first])) == 2 / 5
+    assert confidence.share_of_distinct(np.stack([first, first])) == 0
 
 
 @pytest.mark.parametrize("padding", ["none", "paper"])

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 import latent_tokens as lt
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import append_result, read_results
-from latent_tokens.tasks.sudoku.boards import num_intercalates, share_of_distinct
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE.parent), str(HERE.parent / "dead-ends")]
+sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "dead-ends")]
 
 from dead_ends import DeadEnds, certainty, lost  # noqa: E402
+from diversity import num_intercalates, share_of_distinct  # noqa: E402
 from tables import Cell, Claim, lines_of, report, rows_of  # noqa: E402
 
 SAMPLES = 500

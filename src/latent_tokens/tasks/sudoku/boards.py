@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -18,10 +17,7 @@ from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, fill_boards, p
 
 T = TypeVar("T", bound=np.generic)
 
-
 NODES_PER_CELL = 12  # a search that needs more starts again
-
-
 PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the next 64
 
 
@@ -204,28 +200,3 @@ def read_puzzle(text: str) -> tuple[Sudoku, Examples]:
     by_size = {task.num_cells: task for task in SIZES}
     task = by_size[len(symbols_of(text, set(by_size)))]
     return task, task.encode(text)
-
-
-def share_of_distinct(boards: NDArray[np.integer]) -> float:
-    """Return the share of boards, (N, cells), that differ from all others. There must be one at least."""
-    _, counts = np.unique(boards, axis=0, return_counts=True)
-    return float((counts == 1).sum() / len(boards))
-
-
-def num_intercalates(boards: NDArray[np.integer], side: int) -> NDArray[np.int64]:
-    """Return the number of intercalates of each board, (N,): of its 2x2 Latin subsquares.
-
-    Two rows and two columns form one if their cells on each diagonal are equal. Renaming digits and moving
-    rows or columns does not change the number.
-
-    Args:
-        boards: boards of side * side cells, row by row, (N, cells). No column has a digit twice.
-        side: the number of digits.
-    """
-    squares = boards.reshape(-1, side, side)
-    counts = np.zeros(len(squares), np.int64)
-    for first, second in combinations(range(side), 2):
-        equal = squares[:, first, :, None] == squares[:, second, None, :]  # (N, columns, columns)
-        is_intercalate = equal & equal.transpose(0, 2, 1)
-        counts += is_intercalate.sum((1, 2)) // 2  # each pair of columns, in both orders
-    return counts

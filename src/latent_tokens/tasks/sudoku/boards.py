@@ -32,9 +32,7 @@ class Sudoku:
     box_rows: int
     box_columns: int
     num_train: int = 100_000
-    source: Literal["solver", "pattern"] = (
-        "solver"  # D-9, board sources: numbers from the two are not comparable
-    )
+    source: Literal["solver", "pattern"] = "solver"  # D-9, board sources: their results do not compare
     padding: Literal["none", "paper"] = "none"
 
     @property
@@ -70,12 +68,10 @@ class Sudoku:
 
     @property
     def note(self) -> str | None:
-        """A note on the boards for manifests, or an empty text."""
+        """A note on the boards for manifests."""
         if self.source == "pattern":
-            return (
-                "all pattern boards are one board up to symmetry: "
-                "splits share no board, but test transformations, not boards"
-            )
+            symmetric = "all pattern boards are one board up to symmetry"
+            return f"{symmetric}: splits share no board, but test transformations, not boards"
         return "there are 288 boards of 4x4 in all" if self.side == 4 else None
 
     @property
@@ -105,9 +101,8 @@ class Sudoku:
     def infilling(self, boards: Tokens, known: Known) -> Examples:
         """Return boards (N, cells) as examples with some known cells (N, cells). The frame is masked."""
         start = 0 if self.padding == "none" else 1
-        return Examples.of(
-            self._framed(boards), np.pad(known, ((0, 0), (start, self.length - self.num_cells - start)))
-        )
+        frame = (start, self.length - self.num_cells - start)
+        return Examples.of(self._framed(boards), np.pad(known, ((0, 0), frame)))
 
     def _framed(self, boards: Tokens) -> Tokens:
         """Return boards (N, cells) as sequences (N, L)."""
@@ -126,10 +121,8 @@ class Sudoku:
         """Return which of N sequences are [BOS] digits [EOS] with padding = "paper", or all without."""
         if self.padding == "none":
             return np.ones(len(tokens), np.bool_)
-        framed: NDArray[np.bool_] = (tokens[:, 0] == self.side) & (
-            tokens[:, self.num_cells + 1] == self.side + 1
-        )
-        return framed & (self.boards(tokens) < self.side).all(1)
+        is_framed = (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
+        return np.asarray(is_framed & (self.boards(tokens) < self.side).all(1))
 
     def keys(self, examples: Examples) -> Keys:
         """Return a key per board."""
@@ -147,9 +140,7 @@ class Sudoku:
         tokens = as_array(tokens)
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
-        soft_loss = np.where(
-            framed, (1 - complete).sum(1), 3 * (self.side - 1)
-        )  # a wrong frame as all cells equal, as the release has it
+        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))  # as the release has it
         figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
         if truth is not None and truth.known.any():
             same, unknown = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
@@ -163,9 +154,7 @@ class Sudoku:
         """Return the units of one board that lack a digit, by name. A valid board has none."""
         tokens = as_array(tokens)
         frame = [] if self.well_framed(tokens[None])[0] else ["the frame is not [BOS] digits [EOS]"]
-        return frame + [
-            f"{unit} lacks a digit" for unit in self.grid.incomplete(self.boards(tokens[None])[0])
-        ]
+        return frame + self.grid.incomplete(self.boards(tokens[None])[0])
 
     def encode(self, text: str) -> Examples:
         """Return a puzzle to infill. `Grid.cells` reads the text."""
@@ -190,8 +179,6 @@ SIZES = (
     Sudoku("sudoku-16", 4, 4),
     Sudoku("sudoku-36", 6, 6, source="pattern"),
 )
-
-
 PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")  # the paper's large boards, made small
 
 

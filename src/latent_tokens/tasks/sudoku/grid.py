@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +14,7 @@ from numpy.typing import NDArray
 from latent_tokens.tasks.rng import count_bits, next_random, pick_bit, shuffled, start_stream
 
 SYMBOLS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@"  # one character a digit, up to 36
-
-
 MOST_NODES = 1_000_000  # a puzzle that needs more is given up
-
 
 Cells = NDArray[np.int16]  # digits 0..side-1, or -1 where empty; what is out of range counts as empty
 
@@ -44,10 +42,8 @@ class Grid:
     @cached_property
     def cells_of(self) -> NDArray[np.int64]:
         """The cells of each unit: (3 * side, side)."""
-        return (
-            self.unit_of.T.reshape(-1).argsort(kind="stable").reshape(3 * self.side, self.side)
-            % self.num_cells
-        )
+        cells = self.unit_of.T.reshape(-1).argsort(kind="stable") % self.num_cells
+        return cells.reshape(3 * self.side, self.side)
 
     def distinct(self, boards: NDArray[np.generic]) -> NDArray[np.int64]:
         """Return the number of different digits in each unit of each board, (N, 3 * side)."""
@@ -56,11 +52,9 @@ class Grid:
         return np.asarray(np.bitwise_count(np.bitwise_or.reduce(bits[:, self.cells_of], axis=2)), np.int64)
 
     def incomplete(self, cells: NDArray[np.generic]) -> list[str]:
-        """Return the units of one board that lack a digit, by name."""
-        return [
-            self.unit_name(unit)
-            for unit in np.flatnonzero(self.distinct(cells[None])[0] < self.side).tolist()
-        ]
+        """Return the units of one board that lack a digit, in words."""
+        lacking = np.flatnonzero(self.distinct(cells[None])[0] < self.side).tolist()
+        return [f"{self.unit_name(unit)} lacks a digit" for unit in lacking]
 
     def cells(self, text: str) -> Cells:
         """Return the cells of a puzzle, -1 if empty.
@@ -71,26 +65,20 @@ class Grid:
         Raises:
             ValueError: the length or a symbol is wrong, or a unit has equal digits.
         """
-        digits = self.read(text)
-        conflicts = self.conflicts(digits)
-        if conflicts:
-            raise ValueError(f"puzzle contradicts itself: {'; '.join(conflicts)}")
-        return digits
-
-    def read(self, text: str) -> Cells:
-        """Return the same for a puzzle that may contradict itself."""
         symbols = symbols_of(text, {self.num_cells})
-        return np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16)
+        digits = np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16)
+        conflict = self.conflict(digits)
+        if conflict:
+            raise ValueError(f"puzzle contradicts itself: {conflict}")
+        return digits
 
     def clashing(self, cells: NDArray[np.generic]) -> NDArray[np.bool_]:
         """Return which cells have no digit, or one that a unit of theirs has twice."""
         digits = cells.astype(np.int64)
-        empty = (digits < 0) | (digits >= self.side)
-        alike = (digits[self.cells_of][:, :, None] == digits[self.cells_of][:, None, :]).sum(
-            2
-        ) > 1  # (units, side)
-        clashing = empty.copy()
-        clashing[self.cells_of[alike]] = True
+        clashing = (digits < 0) | (digits >= self.side)
+        in_units = digits[self.cells_of]  # (units, side)
+        repeated = (in_units[:, :, None] == in_units[:, None, :]).sum(2) > 1
+        clashing[self.cells_of[repeated]] = True
         return clashing
 
     def _digit(self, symbol: str, cell: int) -> int:
@@ -100,31 +88,26 @@ class Grid:
         letter = SYMBOLS.find(symbol.upper()) if len(symbol) == 1 else -1
         digit = int(symbol) - 1 if symbol.isascii() and symbol.isdigit() else letter
         if not 0 <= digit < self.side:
-            allowed = f"1-{min(self.side, 9)}" + (
-                f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else ""
-            )
-            raise ValueError(
-                f"{symbol!r} in {self.cell_name(cell)}: must be {allowed}, or 0 or . for an empty cell"
-            )
+            letters = f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else ""
+            allowed = f"1-{min(self.side, 9)}{letters}, or 0 or . for an empty cell"
+            raise ValueError(f"{symbol!r} in {self.cell_name(cell)}: must be {allowed}")
         return digit
 
-    def conflicts(self, cells: Cells) -> list[str]:
-        """Return each pair of cells of a unit with the same digit, in words."""
-        conflicts = []
+    def conflict(self, cells: Cells) -> str | None:
+        """Return the first pair of cells of a unit with the same digit in words, None if there is none."""
         for unit, members in enumerate(self.cells_of):
             seen: dict[int, int] = {}
             for cell in members[cells[members] >= 0].tolist():
                 digit = int(cells[cell])
                 if digit in seen:
                     pair = f"{self.cell_name(seen[digit])} and {self.cell_name(cell)}"
-                    conflicts.append(f"{digit + 1} twice in {self.unit_name(unit)}, at {pair}")
+                    return f"{digit + 1} twice in {self.unit_name(unit)}, at {pair}"
                 seen[digit] = cell
-        return conflicts
+        return None
 
     def count_solutions(self, givens: Cells, most: int = 2) -> int | None:
         """Return how many boards (at most `most`) agree with the givens, None if it takes too long."""
-        num_solutions, completed, _ = self._search(givens, most)
-        return num_solutions if completed else None
+        return self._search(givens, most)[0]
 
     def solution(self, givens: Cells, stored: Cells | None = None) -> Cells:
         """Return the only board that agrees with the givens.
@@ -134,45 +117,38 @@ class Grid:
         """
         if (givens >= 0).all():
             raise ValueError("puzzle has nothing to solve: every cell is given")
-        num_solutions, completed, _ = self._search(givens, 2)
-        if not completed:
+        count = self._search(givens, 2)[0]
+        if count is None:
             raise ValueError(f"puzzle is too hard to search through ({MOST_NODES:,} steps)")
-        if not num_solutions:
-            raise ValueError(", ".join(["puzzle has no solution", *self.conflicts(givens)[:1]]))
-        if num_solutions > 1:
-            raise ValueError("puzzle has several solutions")
-        board = self._search(givens, 1)[2]
+        if count != 1:
+            raise ValueError(f"puzzle has {'several solutions' if count else 'no solution'}")
+        board = self._search(givens, 1)[1]
         if stored is not None and (board != stored).any():
-            raise ValueError(
-                f"the solution given is wrong in {self.cell_name(int((board != stored).argmax()))}"
-            )
+            wrong = self.cell_name(int((board != stored).argmax()))
+            raise ValueError(f"the solution given is wrong in {wrong}")
         return board
 
-    def _search(self, cells: Cells, most: int) -> tuple[int, bool, Cells]:
-        """Return (number of solutions, whether the search was completed, a solution if one was asked for)."""
+    def _search(self, cells: Cells, most: int) -> tuple[int | None, Cells]:
+        """Return the number of solutions, None if the search took too long, and the last of `most`."""
         board = np.empty_like(cells)
-        num_solutions, completed = search(
-            cells, self.unit_of, most, MOST_NODES, np.zeros(1, np.uint64), board
-        )
-        return int(num_solutions), bool(completed), board
+        state = np.zeros(1, np.uint64)
+        count, completed = search(cells, self.unit_of, most, MOST_NODES, state, board)
+        return int(count) if completed else None, board
 
     def draw(self, cells: NDArray[np.generic]) -> str:
         """Return the board as a framed grid. A cell without a digit is a dot."""
         width = len(str(self.side))
-        symbols = [
-            (str(digit + 1) if 0 <= digit < self.side else ".").rjust(width)
-            for digit in cells.astype(np.int64).tolist()
-        ]
-        rule = "+".join("-" * ((width + 1) * self.box_columns + 1) for _ in range(self.box_rows))
+        digits = cells.astype(np.int64).reshape(self.side, -1, self.box_columns).tolist()
+        rule = "+".join(["-" * ((width + 1) * self.box_columns + 1)] * self.box_rows)[1:-1]
         lines = []
-        for row in range(self.side):
+        for row, boxes in enumerate(digits):
             if row and row % self.box_rows == 0:
-                lines.append(rule[1:-1])
-            parts = [
-                symbols[row * self.side + start :][: self.box_columns]
-                for start in range(0, self.side, self.box_columns)
+                lines.append(rule)
+            texts = [
+                " ".join((str(digit + 1) if 0 <= digit < self.side else ".").rjust(width) for digit in box)
+                for box in boxes
             ]
-            lines.append(" | ".join(" ".join(part) for part in parts))
+            lines.append(" | ".join(texts))
         return "\n".join(lines)
 
     def unit_name(self, unit: int) -> str:
@@ -192,12 +168,9 @@ def symbols_of(text: str, lengths: set[int]) -> list[str]:
     for symbols in (numbers, list("".join(words))):
         if len(symbols) in lengths:
             return symbols
-    allowed = " or ".join(
-        f"{length} ({round(length**0.5)}x{round(length**0.5)})" for length in sorted(lengths)
-    )
-    raise ValueError(
-        f"puzzle of {len(''.join(words))} cells: must have {allowed}, row by row, 0 or . for an empty cell"
-    )
+    sizes = [f"{length} ({math.isqrt(length)}x{math.isqrt(length)})" for length in sorted(lengths)]
+    problem = f"puzzle of {len(''.join(words))} cells: must have {' or '.join(sizes)}"
+    raise ValueError(f"{problem}, row by row, 0 or . for an empty cell")
 
 
 def units(box_rows: int, box_columns: int) -> NDArray[np.int64]:
@@ -254,11 +227,9 @@ def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no
     side = unit_of[-1, 0] + 1
     full = (np.uint64(1) << np.uint64(side)) - np.uint64(1)
     used = np.zeros(3 * side, np.uint64)
-    once, twice, masks = (
-        np.zeros(3 * side, np.uint64),
-        np.zeros(3 * side, np.uint64),
-        np.zeros(len(cells), np.uint64),
-    )
+    once = np.zeros(3 * side, np.uint64)
+    twice = np.zeros(3 * side, np.uint64)
+    masks = np.zeros(len(cells), np.uint64)
     empty = np.zeros(len(cells), np.int64)
     num_empty = 0
     solution[:] = cells
@@ -272,49 +243,41 @@ def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no
                 if used[u] & bit:
                     return 0, True
                 used[u] |= bit
-    stack_cell = np.zeros(num_empty + 1, np.int64)
-    stack_left = np.zeros(num_empty + 1, np.uint64)
-    total, depth, num_solutions, nodes = num_empty, 0, 0, 0
+    left = np.zeros(num_empty + 1, np.uint64)  # by depth, the digits still to try
+    depth = num_solutions = nodes = 0
     descending = True
-    while True:
+    while depth >= 0:
+        if descending and depth == num_empty:
+            num_solutions += 1
+            if num_solutions == most:
+                return num_solutions, True
+            descending = False
+            depth -= 1
+            continue
+
+        # Choose a cell, or take the digit of the last one back.
+        last = num_empty - depth - 1
         if descending:
-            if depth == total:
-                num_solutions += 1
-                if num_solutions == most:
-                    return num_solutions, True
-                descending = False
-                depth -= 1
-                if depth < 0:
-                    return num_solutions, True
-                continue
             nodes += 1
             if nodes > max_nodes:
                 return num_solutions, False
-            i, mask = choose_cell(empty, total - depth, unit_of, used, full, masks, once, twice)
-            last = total - depth - 1
+            i, left[depth] = choose_cell(empty, last + 1, unit_of, used, full, masks, once, twice)
             empty[i], empty[last] = empty[last], empty[i]
-            stack_cell[depth], stack_left[depth] = empty[last], mask
-        else:
-            cell = stack_cell[depth]
-            bit = np.uint64(1) << np.uint64(solution[cell])
+        cell = empty[last]
+        if not descending:
             for u in unit_of[cell]:
-                used[u] &= ~bit
-        mask = stack_left[depth]
-        if mask == 0:
-            descending = False
-            depth -= 1
-            if depth < 0:
-                return num_solutions, True
-            continue
-        cell = stack_cell[depth]
-        bit = pick_bit(mask, state)
-        stack_left[depth] = mask & ~bit
-        digit = count_bits(bit - np.uint64(1))
-        solution[cell] = digit
-        for u in unit_of[cell]:
-            used[u] |= bit
-        depth += 1
-        descending = True
+                used[u] &= ~(np.uint64(1) << np.uint64(solution[cell]))
+
+        # Write the next digit, if one is left.
+        descending = left[depth] != 0
+        if descending:
+            bit = pick_bit(left[depth], state)
+            left[depth] &= ~bit
+            solution[cell] = count_bits(bit - np.uint64(1))
+            for u in unit_of[cell]:
+                used[u] |= bit
+        depth += 1 if descending else -1
+    return num_solutions, True
 
 
 @numba.njit(cache=True)

@@ -16,7 +16,7 @@ from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import shuffled, start_stream
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
-from latent_tokens.tasks.sudoku.deduction import deduce
+from latent_tokens.tasks.sudoku.deduction import deduce, sees
 from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, fill_board, search
 
 
@@ -28,12 +28,7 @@ def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-unt
     """
     taken = np.uint64(1) << np.uint64(digit)
     for peer in range(len(cells)):
-        shares = (
-            unit_of[peer, 0] == unit_of[cell, 0]
-            or unit_of[peer, 1] == unit_of[cell, 1]
-            or unit_of[peer, 2] == unit_of[cell, 2]
-        )
-        if shares and peer != cell and cells[peer] >= 0:
+        if cells[peer] >= 0 and sees(peer, cell, unit_of):
             taken |= np.uint64(1) << np.uint64(cells[peer])
     for other in range(unit_of[-1, 0] + 1):
         if not taken >> np.uint64(other) & np.uint64(1):
@@ -84,13 +79,7 @@ def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, firs
 
 
 PAD = 0
-
-
-LEAST_CLUES = {
-    4: 4,
-    6: 8,
-    9: 21,
-}  # by side; digging meets 20 or fewer in 9x9 less than once in ten thousand boards
+LEAST_CLUES = {4: 4, 6: 8, 9: 21}  # by side. Digging a 9x9 board ends below 21 once in ten thousand
 
 
 @dataclass(frozen=True)
@@ -118,9 +107,7 @@ class SudokuPuzzle:
     box_columns: int
     num_train: int = 1_800_000
     clues: int | Literal["minimal"] = "minimal"
-    guessing: Literal["never", "allowed"] = (
-        "never"  # never: what deduction solves (tasks.deduction), as in the original
-    )
+    guessing: Literal["never", "allowed"] = "never"
     padding: Literal["none", "paper"] = "none"
 
     def __post_init__(self) -> None:
@@ -128,13 +115,7 @@ class SudokuPuzzle:
         check_choice("padding", self.padding, ("none", "paper"))
         least, most = LEAST_CLUES[self.side], self.side**2 - 1
         if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
-            why = (
-                " (one solution takes at least 17, McGuire et al., 2014, "
-                "and digging hardly ever gets below 21)"
-                if self.side == 9
-                else ""
-            )
-            raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}{why}")
+            raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}")
 
     @cached_property
     def grid(self) -> Grid:
@@ -168,7 +149,7 @@ class SudokuPuzzle:
         return "exact"
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
-        """Solvable dug out of random boards."""
+        """Generate puzzles dug out of random boards."""
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
         limit = NODES_PER_CELL * self.side**2
@@ -223,27 +204,20 @@ class SudokuPuzzle:
     def decode(self, tokens: TokensLike) -> str:
         """Return the puzzle and its answer side by side, as framed grids."""
         tokens = as_array(tokens)
-        puzzle, filled = (
-            self.grid.draw(self.givens(tokens[None])[0]),
-            self.grid.draw(self.answers(tokens[None])[0]),
-        )
-        return "\n".join(
-            f"{left}     {right}"
-            for left, right in zip(puzzle.splitlines(), filled.splitlines(), strict=True)
-        )
+        puzzle = self.grid.draw(self.givens(tokens[None])[0]).splitlines()
+        answer = self.grid.draw(self.answers(tokens[None])[0]).splitlines()
+        return "\n".join(f"{left}     {right}" for left, right in zip(puzzle, answer, strict=True))
 
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of the answer that lack a digit, the changed givens, and a missing end."""
         tokens = as_array(tokens)
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
-        lacking = [f"{unit} lacks a digit" for unit in self.grid.incomplete(filled)]
-        differing = [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
-        return [
-            *lacking,
-            *differing,
-            *["the answer does not end after its last cell"] * (not self._ended(tokens[None])[0]),
-        ]
+        errors = self.grid.incomplete(filled)
+        errors += [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
+        if not self._ended(tokens[None])[0]:
+            errors.append("the answer does not end after its last cell")
+        return errors
 
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples: valid, and with stored solutions exact and cells (the share of empty cells)."""
@@ -254,11 +228,9 @@ class SudokuPuzzle:
         valid = complete & ((givens < 0) | (filled == givens)).all(1) & framed
         figures = {"valid": valid.astype(np.float64)}
         if truth is not None:
-            same, empty = filled == self.answers(truth.tokens), givens < 0
-            figures |= {
-                "exact": (same.all(1) & framed).astype(np.float64),
-                "cells": (same & empty).sum(1) / empty.sum(1),
-            }
+            same = filled == self.answers(truth.tokens)
+            figures["exact"] = (same.all(1) & framed).astype(np.float64)
+            figures["cells"] = (same & (givens < 0)).sum(1) / (givens < 0).sum(1)
         return figures
 
     def _ended(self, tokens: Tokens) -> NDArray[np.bool_]:

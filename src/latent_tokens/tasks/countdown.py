@@ -11,24 +11,27 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import check_choice, check_int, is_whole
+from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import below, start_stream
 
 PAD, BOS, EOS, SEP = range(4)
-
-
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
-
-
 SYMBOLS = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
-
-
 NUMBER = "(0|[1-9][0-9]*)"
-
-
 EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
+OPERATIONS = "+*-/"  # in the order in which they are tried
+
+MOST_NUMBER = 99
+# Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
+HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
+RESULT_DIGITS = {3: (4,), 4: (4, 4), 5: (4, 6, 4)}
+"""By the count of numbers, the digits of the results before the last in the longest answer.
+
+A product of two numbers has at most 4 digits. So has the second last result, at most 100 * 99, as one more
+number turns it into a target of at most 100. With five numbers a product of three, of 6 digits, may be
+between the two."""
 
 
 def ids(text: str) -> list[int]:
@@ -58,35 +61,6 @@ def numbers_of(problem: str) -> list[int]:
     return [int(number) for number in problem.split(",")]
 
 
-def checked_numbers(problem: str, count: int, targets: tuple[int, int], most: int) -> list[int]:
-    """Return the numbers of a problem, the target last.
-
-    Args:
-        problem: the text.
-        count: how many numbers are given.
-        targets: lowest and highest target.
-        most: the largest given number.
-
-    Raises:
-        ValueError: the problem has other numbers.
-    """
-    parts = problem.split(",")
-    if len(parts) != count + 1 or not all(re.fullmatch("[1-9][0-9]{0,3}", part) for part in parts):
-        is_other_task = len(parts) in (4, 5, 6)
-        hint = ". countdown-3, countdown-4 and countdown (5) take other numbers" if is_other_task else ""
-        raise ValueError(
-            f"problem {problem!r}: must be {count} numbers and the target, set apart by commas, "
-            f"like 86,28,13,31,96{hint}"
-        )
-    *given, target = map(int, parts)
-    if max(given) > most:
-        raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {most}")
-    low, high = targets
-    if not low <= target <= high:
-        raise ValueError(f"target {target} in {problem!r}: must be {low} to {high}")
-    return [*given, target]
-
-
 def parts_of(equation: str) -> tuple[int, str, int, int] | None:
     """Return (a, operation, b, c) of an equation, or None if the text is not one."""
     parts = EQUATION.fullmatch(equation)
@@ -102,28 +76,13 @@ def lenient(tokens: Tokens) -> bool:
     """Return whether all equations are true and the last result is the target (Ye et al.'s evaluation)."""
     problem, answer = texts(tokens)
     parts = [parts_of(equation) for equation in answer.split(",")]
-    return (
-        all(part and holds(*part) for part in parts) and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
-    )
+    is_true = all(part and holds(*part) for part in parts)
+    return is_true and answer.rsplit("=", 1)[1] == problem.rsplit(",", 1)[1]
 
 
 def agreement(answer: str, stored: str) -> float:
     """Return the share of the stored answer's characters, its end included, that agree."""
     return sum(a == b for a, b in zip(answer + "$", stored + "$", strict=False)) / (len(stored) + 1)
-
-
-OPERATIONS = "+*-/"  # in the order in which they are tried
-
-
-MOST_NUMBER = 99
-
-
-RESULT_DIGITS = {3: (4,), 4: (4, 4), 5: (4, 6, 4)}
-"""By the count of numbers, the digits of the results before the last in the longest answer.
-
-A product of two numbers has at most 4 digits. So has the second last result, at most 100 * 99, as one more
-number turns it into a target of at most 100. With five numbers a product of three, of 6 digits, may be
-between the two."""
 
 
 def longest_answer(count: int) -> int:
@@ -195,10 +154,6 @@ def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: igno
                 break
 
 
-# Of the test of Ye et al.: the first nine of shuffle(10..100), seed 4.
-HELD_OUT_TARGETS = (14, 39, 41, 57, 62, 81, 87, 89, 96)
-
-
 @dataclass(frozen=True)
 class Countdown:
     """[BOS] 8,91,30,36,98,55 [SEP] 98-91=7,... [EOS], then PAD.
@@ -230,25 +185,14 @@ class Countdown:
 
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
-        if not is_whole(self.numbers) or self.numbers not in (3, 4, 5):
+        if not is_whole(self.numbers) or self.numbers not in RESULT_DIGITS:
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
-        if (
-            not isinstance(self.targets, tuple)
-            or len(self.targets) != 2
-            or not all(map(is_whole, self.targets))
-        ):
-            raise ValueError(f"targets={self.targets}: must be two whole numbers, lowest and highest")
-        if self.answer_length is not None:
-            check_int("answer_length", self.answer_length, 1)
-        low, high = self.targets
-        if not 1 <= low <= high <= MOST_NUMBER + 1:
-            raise ValueError(
-                f"targets={low} {high}: must be lowest and highest, within 1 and {MOST_NUMBER + 1}"
-            )
-        if set(range(low, high + 1)) <= set(HELD_OUT_TARGETS):
-            raise ValueError(
-                f"targets={low} {high}: all of them are held out for the test. Use a wider range."
-            )
+        targets = self.targets if isinstance(self.targets, tuple) else ()
+        typed = f"targets={' '.join(map(str, targets)) or self.targets}"
+        if len(targets) != 2 or not all(map(is_whole, targets)) or not 1 <= targets[0] <= targets[1] <= 100:
+            raise ValueError(f"{typed}: must be lowest and highest, whole numbers within 1 and 100")
+        if set(range(targets[0], targets[1] + 1)) <= set(HELD_OUT_TARGETS):
+            raise ValueError(f"{typed}: all of them are held out for the test. Use a wider range.")
 
     @property
     def length(self) -> int:
@@ -292,8 +236,7 @@ class Countdown:
         self._numbers(problem)
         if not self._fits(problem, answer):
             raise ValueError(
-                f"{len(problem) + len(answer) + 3} tokens do not fit in the {self.length} of {self.name}, "
-                f"padding={self.padding}"
+                f"answer {answer[:80]!r}: does not fit in the {self.length} tokens of {self.name}"
             )
         examples = self._rows([(problem, answer)])
         wrong = self.verify(examples.tokens[0])
@@ -318,7 +261,19 @@ class Countdown:
 
     def _numbers(self, problem: str) -> list[int]:
         """Return the numbers and the target of a problem. Raise ValueError if they are none of this task."""
-        return checked_numbers(problem, self.numbers, self.targets, MOST_NUMBER)
+        if not re.fullmatch(rf"([1-9][0-9]*,){{{self.numbers}}}[1-9][0-9]*", problem):
+            other = "countdown-3, countdown-4 and countdown (5) take other numbers"
+            raise ValueError(
+                f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, "
+                f"like 86,28,13,31,96. {other}"
+            )
+        *given, target = numbers_of(problem)
+        low, high = self.targets
+        if max(given) > MOST_NUMBER:
+            raise ValueError(f"number {max(given)} in {problem!r}: must be 1 to {MOST_NUMBER}")
+        if not low <= target <= high:
+            raise ValueError(f"target {target} in {problem!r}: must be {low} to {high}")
+        return [*given, target]
 
     def keys(self, examples: Examples) -> Keys:
         """Return a key per example: of the sorted numbers and the target."""
@@ -328,10 +283,9 @@ class Countdown:
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """Return the split of each example. The test has the held-out targets, and validation a share."""
-        targets = self._problems(examples)[:, -1]
-        return np.where(np.isin(targets, HELD_OUT_TARGETS), 2, split_by_key(self.keys(examples)) == 1).astype(
-            np.int8
-        )
+        is_held_out = np.isin(self._problems(examples)[:, -1], HELD_OUT_TARGETS)
+        is_validation = split_by_key(self.keys(examples)) == 1
+        return np.where(is_held_out, 2, is_validation).astype(np.int8)
 
     def _problems(self, examples: Examples) -> NDArray[np.uint8]:
         """Return the numbers and the target of each example, (N, numbers + 1)."""
@@ -354,12 +308,10 @@ class Countdown:
         """Return the problem in words and one equation per line."""
         problem, answer = texts(as_array(tokens))
         *given, target = problem.split(",")
-        equations = (
-            [re.sub(r"([-+*/=])", r" \1 ", equation) for equation in answer.split(",")] if answer else []
-        )
-        return "\n".join(
-            [f"make {target} of {', '.join(given)}", *(f"  {equation}" for equation in equations)]
-        )
+        lines = [f"make {target} of {', '.join(given)}"]
+        for equation in filter(None, answer.split(",")):
+            lines.append("  " + re.sub(r"([-+*/=])", r" \1 ", equation))
+        return "\n".join(lines)
 
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return errors of the strict rules.
@@ -397,9 +349,9 @@ class Countdown:
             "strict": [not self.verify(row) for row in tokens],
         }
         if truth is not None:
-            answers = [texts(row)[1] for row in truth.tokens]
-            outputs = [texts(row)[1] for row in tokens]
-            pairs = list(zip(outputs, answers, strict=True))
+            pairs = [
+                (texts(ours)[1], texts(theirs)[1]) for ours, theirs in zip(tokens, truth.tokens, strict=True)
+            ]
             figures["exact"] = [ours == theirs for ours, theirs in pairs]
             figures["cells"] = [agreement(ours, theirs) for ours, theirs in pairs]
         return {name: np.array(values, np.float64) for name, values in figures.items()}

@@ -13,15 +13,16 @@ import numpy as np
 from latent_tokens.tasks.rng import below, count_bits, mixed, shuffled, start_stream
 
 MOST = 6  # houses, attributes
-
-
 HOUSE, NOWHERE = 36, 42
-
-
 NOT_EQUAL, EQUAL, ENDS, IMMEDIATE_LEFT, IN_BETWEEN, LEFT_OF, NEXT_TO = 10, 11, 17, 18, 19, 20, 22
-
-
 BOS, SEP, DIGIT, CLUE_END, LHS, RHS, ATTRIBUTE, POSITION = 1, 3, 4, 13, 14, 15, 16, 21
+
+KINDS = np.array([EQUAL, NOT_EQUAL, IMMEDIATE_LEFT, NEXT_TO, LEFT_OF, ENDS, IN_BETWEEN])
+# Running sums of how often each kind is drawn: 1.3 clues of IN_BETWEEN per puzzle remain.
+# Shah et al.'s puzzles have 1.4.
+SHARES = np.array([20, 35, 50, 65, 80, 88, 94])
+HOUSE_SHARE = 15  # percent of clues that name a house by its number
+MOST_CLUES = 200
 
 
 @numba.njit(cache=True)
@@ -200,20 +201,6 @@ def clue_keys(tokens):  # type: ignore[no-untyped-def]
                 break
         keys[line] = mixed(keys[line])
     return keys
-
-
-KINDS = np.array([EQUAL, NOT_EQUAL, IMMEDIATE_LEFT, NEXT_TO, LEFT_OF, ENDS, IN_BETWEEN])
-
-
-# Running sums of how often each kind is drawn: 1.3 clues of IN_BETWEEN per puzzle remain.
-# Shah et al.'s puzzles have 1.4.
-SHARES = np.array([20, 35, 50, 65, 80, 88, 94])
-
-
-HOUSE_SHARE = 15  # percent of clues that name a house by its number
-
-
-MOST_CLUES = 200
 
 
 @numba.njit(cache=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import check_choice, is_whole
+from latent_tokens.checks import check_choice
 from latent_tokens.tasks.base import Keys, Scores, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.zebra import clues as rules
@@ -17,29 +18,16 @@ from latent_tokens.tasks.zebra.clues import draw_puzzles
 
 # In the order of the release.
 SPECIAL = ("<PAD>", "<BOS>", "<EOS>", "<SEP>")
-
-
 DIGITS = ("0", "1", "2", "3", "4", "5")
-
-
 MARKS = ("!=", "=", "ANSWER", "CLUE_END", "LHS", "RHS", "c")
-
-
 RELATIONS = ("ends", "immediate-left", "inbetween", "left-of", "n", "nbr")
-
-
 WORDS = (*SPECIAL, *DIGITS, *MARKS, *RELATIONS)
-
-
 IDS = {word: number for number, word in enumerate(WORDS)}
-
-
 PAD, BOS, EOS, SEP, DIGIT = 0, 1, 2, 3, 4
 
-
+MANY = 3, 4, 5, 6  # houses or attributes
+MOST_NODES = 100_000  # of the search for solutions
 ARITY = {"=": 2, "!=": 2, "immediate-left": 2, "left-of": 2, "nbr": 2, "ends": 1, "inbetween": 3}
-
-
 SAYS = {
     "=": "{0} is in the same house as {1}",
     "!=": "{0} is not in the same house as {1}",
@@ -50,37 +38,25 @@ SAYS = {
     "inbetween": "{0}, {1} and {2} are in this order from left to right",
 }
 
-
 Puzzle = tuple[NDArray[np.int8], int, int]  # clues (C, 4) as in tasks.zebra.clues, houses, attributes
 
 
 def read_prompt(tokens: Tokens) -> Puzzle:
     """Return the clues, houses and attributes of a prompt. Raise ValueError naming a wrong clue."""
-    # Find the row of houses.
-    end = tokens.tolist().index(SEP)
-    words = [WORDS[token] for token in tokens[:end].tolist()]
-    last = max((at for at in range(end) if words[at] == "CLUE_END"), default=0)
-    houses = end - last - 1
-    if not (last and houses) or words[last + 1 : end] != [str(house) for house in range(houses)]:
+    # The row of houses follows the last clue.
+    prompt = tokens[: tokens.tolist().index(SEP)].tolist()
+    *clue_words, row = " ".join(WORDS[token] for token in prompt[1:]).split("CLUE_END")
+    houses = len(row.split())
+    if not (clue_words and houses) or row.split() != [str(house) for house in range(houses)]:
         raise ValueError("no row of houses: after the last CLUE_END must be the houses, like 0 1 2")
-
-    # Read the clues.
-    clues = []
-    start = 1
-    for at in range(1, last + 1):
-        if words[at] == "CLUE_END":
-            clues.append(read_clue(words[start:at], houses))
-            start = at + 1
-    puzzle = np.array(clues, np.int8)
+    puzzle = np.array([read_clue(words.split(), houses) for words in clue_words], np.int8)
 
     # Count the attributes, each of which a clue must name.
-    named = puzzle[:, 1:][puzzle[:, 1:] < rules.HOUSE]
-    attributes = int(named.max()) // rules.MOST + 1 if len(named) else 0
-    unnamed = set(range(attributes)) - set((named // rules.MOST).tolist())
-    if unnamed or not attributes:
-        raise ValueError(
-            f"no clue names attribute {min(unnamed, default=0)}: the puzzle cannot have one solution"
-        )
+    named = {reference // rules.MOST for reference in puzzle[:, 1:].flat if reference < rules.HOUSE}
+    attributes = int(max(named, default=-1)) + 1
+    unnamed = min(set(range(attributes)) - named, default=0)
+    if len(named) < attributes or not attributes:
+        raise ValueError(f"no clue names attribute {unnamed}: the puzzle cannot have one solution")
     return puzzle, houses, attributes
 
 
@@ -91,10 +67,8 @@ def read_clue(words: list[str], houses: int) -> list[int]:
     references = [rest[at : at + 3] for at in (1, 5, 8)[:arity]]
     framed = arity and len(rest) == 2 + 3 * arity and (rest[0], rest[4]) == ("LHS", "RHS")
     if not framed or not all(is_reference(reference, houses) for reference in references):
-        raise ValueError(
-            f"clue {' '.join(words)!r}: must be like '= LHS c 0 1 RHS c 2 0', "
-            f"with values and houses below {houses}"
-        )
+        problem = "must be like '= LHS c 0 1 RHS c 2 0', with values and houses"
+        raise ValueError(f"clue {' '.join(words)!r}: {problem} below {houses}")
     numbers = [
         (rules.HOUSE if sort == "n" else rules.MOST * int(row)) + int(value)
         for sort, row, value in references
@@ -104,7 +78,7 @@ def read_clue(words: list[str], houses: int) -> list[int]:
 
 def is_reference(words: list[str], houses: int) -> bool:
     """Return whether the words are `c ATTRIBUTE VALUE` or `n 0 HOUSE`."""
-    sort, row, value = words if len(words) == 3 else ("", "", "")
+    sort, row, value = words
     digits = row.isdigit() and value.isdigit()
     return digits and int(value) < houses and (sort == "c" or (sort == "n" and row == "0"))
 
@@ -159,12 +133,6 @@ def letter(attribute: int) -> str:
     return "ABCDEF"[attribute]
 
 
-MANY = 3, 4, 5, 6
-
-
-MOST_NODES = 100_000  # of the search for solutions
-
-
 @dataclass(frozen=True)
 class Zebra:
     """[BOS] clues 0 1 .. n-1 [SEP] table, with one row of the table per attribute.
@@ -198,12 +166,9 @@ class Zebra:
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
         for name, sizes in (("houses", self.houses), ("attributes", self.attributes)):
-            if not isinstance(sizes, tuple) or not all(map(is_whole, sizes)):
-                raise ValueError(f"{name}={sizes}: must be whole numbers, each 3 to 6")
-            if not sizes or not set(sizes) <= set(MANY):
-                raise ValueError(
-                    f"{name}={' '.join(map(str, sizes))}: each must be 3 to 6, as the paper's are"
-                )
+            if not isinstance(sizes, tuple) or not sizes or not all(size in MANY for size in sizes):
+                typed = " ".join(map(str, sizes)) if isinstance(sizes, tuple) else sizes
+                raise ValueError(f"{name}={typed}: each must be 3 to 6, as the paper's are")
 
     @property
     def vocab_size(self) -> int:
@@ -222,9 +187,7 @@ class Zebra:
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate random tables with a minimal set of true clues that propagation solves."""
-        sizes = np.array(
-            [(houses, attributes) for houses in self.houses for attributes in self.attributes], np.int64
-        )
+        sizes = np.array(list(product(self.houses, self.attributes)), np.int64)
         tokens = np.zeros((count, self.length), np.uint8)
         given = np.zeros(count, np.int64)
         lengths = np.zeros(count, np.int64)
@@ -254,15 +217,12 @@ class Zebra:
         problem = self._problem([*words, *map(str, range(houses))])
         _, _, attributes = read_prompt(problem.tokens[0])
         if [len(row) for row in table] != [houses] * attributes:
-            raise ValueError(
-                f"answer of {len(table)} rows: must have {attributes} of {houses} values, as in the clues"
-            )
+            raise ValueError(f"answer of {len(table)} rows: must have {attributes} of {houses} values")
         start = int(problem.known[0].sum())
         end = start + houses * attributes
         tokens = problem.tokens.copy()
-        tokens[0, start:end] = [
-            DIGIT + value if 0 <= value < houses else PAD for row in table for value in row
-        ]
+        values = np.array(table).ravel()
+        tokens[0, start:end] = np.where((values >= 0) & (values < houses), DIGIT + values, PAD)
         wrong = self.verify(tokens[0])
         if wrong:
             raise ValueError(f"the answer is wrong: {wrong[0]}")
@@ -281,14 +241,11 @@ class Zebra:
             )
         prompt = [BOS, *(IDS[word] for word in words), SEP]
         _, houses, attributes = read_prompt(np.array(prompt, np.uint8))
-        for name, number, allowed in (
-            ("houses", houses, self.houses),
-            ("attributes", attributes, self.attributes),
-        ):
+        sizes = {"houses": (houses, self.houses), "attributes": (attributes, self.attributes)}
+        for name, (number, allowed) in sizes.items():
             if number not in allowed:
-                raise ValueError(
-                    f"puzzle of {number} {name}: {self.name} has {' or '.join(map(str, allowed))}"
-                )
+                sizes_of_task = " or ".join(map(str, allowed))
+                raise ValueError(f"puzzle of {number} {name}: {self.name} has {sizes_of_task}")
         end = len(prompt) + houses * attributes
         if end >= self.length:
             raise ValueError(f"puzzle of {end} tokens: {self.name} has room for {self.length - 1}")

@@ -106,15 +106,9 @@ class Text:
         masked too, unless the prompt has a gap.
 
         Raises:
-            ValueError: The prompt is longer than L, or not valid Unicode.
+            ValueError: The prompt is longer than L.
         """
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"prompt: its character {error.start + 1} is half of one, or a byte that is not UTF-8. "
-                "Type it again."
-            ) from None
+        text.encode()  # a byte that is not UTF-8 is refused here, in words
 
         # Tokenize the parts between gaps.
         gaps = [len(gap) for gap in GAP.findall(text)]
@@ -129,28 +123,21 @@ class Text:
             )
 
         # Pad to L positions.
-        length = len(ids) if gaps else self.length
-        num_padding = self.length - len(ids)
         tokens = np.full((1, self.length), self.coder.end, self.token_type)
         tokens[0, : len(ids)] = ids
-        return Examples(tokens, np.array([known + [False] * num_padding]), np.array([length], np.uint16))
+        is_known = np.zeros((1, self.length), np.bool_)
+        is_known[0, : len(ids)] = known
+        return Examples.of(tokens, is_known, [len(ids) if gaps else self.length])
 
     def sequences(self, text: str) -> Examples:
-        """Return a text as sequences of L - 2 tokens between ends of document, the last one shorter.
-
-        Raises:
-            ValueError: The text is empty.
-        """
+        """Return a text as sequences of L - 2 tokens between ends of document, the last one shorter."""
         (ids,) = self.coder.encode([text])
-        if not len(ids):
-            raise ValueError("no text: it has no token")
         inner = self.length - 2
         parts = [ids[start : start + inner] for start in range(0, len(ids), inner)]
         tokens = np.full((len(parts), self.length), self.coder.end, self.token_type)
         for row, part in zip(tokens, parts, strict=True):
             row[1 : len(part) + 1] = part
-        lengths = np.array([len(part) + 2 for part in parts], np.uint16)
-        return Examples(tokens, np.zeros(tokens.shape, np.bool_), lengths)
+        return Examples.of(tokens, 0, [len(part) + 2 for part in parts])
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the text of one sequence, with ends of document as the tokenizer names them."""
@@ -180,13 +167,9 @@ def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
             f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the same directory"
         )
     text = Text(length, tokenizer, folder)
-    coder = text.coder
-    if folder is not None and "tokenizer_hash" in entries:
-        is_learned = isinstance(coder, Learned)
-        sha256 = short_hash((folder / tokenizer).read_bytes(), 8) if is_learned else tokenizer
-        if sha256 != entries["tokenizer_hash"]:
-            raise ValueError(
-                f"{folder / tokenizer}: is not the tokenizer that was saved here. "
-                "Its tokens would mean other text, so restore the saved one"
-            )
+    if isinstance(text.coder, Learned) and folder is not None and "tokenizer_hash" in entries:
+        file = folder / tokenizer
+        if short_hash(file.read_bytes(), 8) != entries["tokenizer_hash"]:
+            problem = "is not the tokenizer that was saved here, and its tokens would mean other text"
+            raise ValueError(f"{file}: {problem}. Restore the saved one.")
     return text

@@ -16,7 +16,6 @@ from latent_tokens.paper.run import measured
 
 sys.path.append(str(ROOT / "scripts"))
 
-import page_tables
 import results_page
 
 RUNS = Path("runs/paper")
@@ -68,15 +67,8 @@ def test_the_overview_has_each_claim_once_per_task():
 
 def test_the_page_has_the_table_of_the_stored_results():
     page = results_page.PAGE.read_text(encoding="utf-8")
-    assert page_tables.filled(page, results_page.tables()) == page
-
-
-def test_tables_of_a_page_are_replaced_by_name():
-    page = "a\n<!-- table x -->\nold\n<!-- end -->\nb\n<!-- table y -->\nstays\n<!-- end -->\n"
-    assert page_tables.names_of(page) == ["x", "y"]
-    assert page_tables.filled(page, {"x": r"new \1" + "\n"}) == page.replace("old", r"new \1")
-    with pytest.raises(ValueError, match="the page has no <!-- table z -->"):
-        page_tables.filled(page, {"z": ""})
+    assert results_page.filled(page) == page
+    assert results_page.filled(page.replace("| mdm > sidm", "| sidm > mdm", 1)) == page
 
 
 def test_claims_without_results_name_the_directory(tmp_path):

@@ -10,13 +10,11 @@ import pytest
 
 from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.paper import plan as workers
-from latent_tokens.paper.plan import NICENESS, plan, run_in_processes
+from latent_tokens.paper.plan import plan, run_in_processes
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.run import measured
-from latent_tokens.paper.tables import CATALOGUE
 from latent_tokens.training.run import Preempted
 
 
@@ -68,7 +66,12 @@ def test_stopped_command_stops_its_processes(config, monkeypatch):
     monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
     works, _ = works_of(config)
     started = []
-    monkeypatch.setattr(workers, "lower_priority", started.append)
+
+    def start(work, config, start=workers.start):
+        started.append(start(work, config))
+        return started[-1]
+
+    monkeypatch.setattr(workers, "start", start)
     threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
     with pytest.raises(Preempted, match="stopped with 3 models left") as stopped:
         run_in_processes(works, config)
@@ -85,36 +88,6 @@ def test_data_that_cannot_be_made_is_reported_at_once(tmp_path, monkeypatch, cap
     assert str(failure.value).endswith(". Correct the cause, and run the same command again.")
     for line, work in zip(capsys.readouterr().err.splitlines(), works, strict=True):
         assert line.startswith(f"{work.name}: failed (source=texts/english: is missing.")
-
-
-@pytest.mark.parametrize(("niceness", "of_process"), [(0, NICENESS), (NICENESS, NICENESS), (15, 15)])
-def test_niceness_is_never_lower_than_that_of_the_command(config, monkeypatch, niceness, of_process):
-    """Only root may lower it: for others it raises PermissionError."""
-    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", ""])
-    priorities = []
-    monkeypatch.setattr(os, "getpriority", lambda which, who: niceness)
-    monkeypatch.setattr(os, "setpriority", lambda which, who, priority: priorities.append(priority))
-    works, _ = works_of(config)
-    run_in_processes(works, config)
-    assert priorities == [of_process] * len(works)
-
-
-def test_process_is_stopped_if_its_start_fails(config, monkeypatch):
-    script = "import time; time.sleep(60)"
-    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
-    started = []
-
-    def fail(which, process, priority):
-        started.append(process)
-        raise PermissionError("setpriority")
-
-    monkeypatch.setattr(os, "setpriority", fail)
-    works, _ = works_of(config)
-    with pytest.raises(PermissionError):
-        run_in_processes(works, config)
-    (process,) = started
-    with pytest.raises(ProcessLookupError):
-        os.kill(process, 0)
 
 
 def test_one_model_alone_is_measured(config, tmp_path):
@@ -142,17 +115,9 @@ def test_unknown_model_is_refused_with_the_closest_one():
         ),
         (["claims", "--workers", "2"], "--workers 2: claims runs nothing. Leave it out."),
         (["claims", "--status"], "--status: claims runs nothing. Leave it out."),
-        (["table-models", "--model", "a"], "--model a: table-models runs nothing. Leave it out."),
-        (["table-training", "--seeds", "2"], "--seeds 2: table-training has no results. Leave it out."),
-        (["table-models", "--evaluator", "a"], "--evaluator a: table-models has no results. Leave it out."),
-        (["table-models", "--judge", "a"], "--judge a: table-models has no results. Leave it out."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_settings_without_effect_are_refused_as_typed(arguments, message, capsys):
     assert main(["reproduce", *arguments]) == 2
     assert capsys.readouterr().err == f"latent-tokens: {message}\n"
-
-
-def test_experiments_that_run_nothing_are_named():
-    assert set(RUN_NOTHING) == {*CATALOGUE, "claims"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,10 +12,8 @@ from latent_tokens.configs.names import ScaleName
 ExperimentName = Literal[
     "figure-1", "figure-1-9x9", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents",
     "figure-sudoku-large", "figure-text", "table-text",
-    "table-models", "table-datasets", "table-training", "claims", "all",
+    "claims", "all",
 ]  # fmt: skip
-OF_THE_PACKAGE = ("table-models", "table-datasets", "table-training")
-RUN_NOTHING = (*OF_THE_PACKAGE, "claims")
 
 
 @dataclass(frozen=True)
@@ -28,9 +25,8 @@ class ReproduceConfig:
 
     experiment: ExperimentName
     """Table or figure to reproduce. figure-1, figure-1-9x9, table-1, table-1-uniform, table-ar-mtp,
-    figure-latents, figure-sudoku-large, figure-text, table-text or all. table-models, table-datasets and
-    table-training describe the package. claims lists the verdicts on the results, and what each claim without
-    one needs. These four run nothing."""
+    figure-latents, figure-sudoku-large, figure-text, table-text or all. claims runs nothing. It
+    lists the verdicts on the results, and what each claim without one needs."""
     scale: ScaleName = "cpu"
     """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller tasks. paper is
     the published setting."""
@@ -58,14 +54,7 @@ class ReproduceConfig:
         check_int("workers", self.workers, 1)
         if self.workers > 1 and self.model is not None:
             raise ValueError(f"workers={self.workers} with model={self.model}: is one model. Leave one out.")
-        if self.experiment in RUN_NOTHING:
-            self._refuse(("status", "model", "workers"), f"{self.experiment} runs nothing")
-        if self.experiment in OF_THE_PACKAGE:
-            self._refuse(("seeds", "judge"), f"{self.experiment} has no results")
-
-    def _refuse(self, names: Sequence[str], reason: str) -> None:
-        """Raise ValueError, with the name, if one of these settings has a value other than its default."""
-        for name in names:
+        for name in ("status", "model", "workers") if self.experiment == "claims" else ():
             value = getattr(self, name)
             if value != getattr(ReproduceConfig, name):
-                raise ValueError(f"{name}={value}: {reason}. Leave it out.")
+                raise ValueError(f"{name}={value}: claims runs nothing. Leave it out.")

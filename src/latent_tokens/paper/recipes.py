@@ -26,93 +26,61 @@ Content = Json
 DIGITS = 12  # of a hash
 
 
+OF_TRAINING = (
+    "task", "method", "size", "steps", "batch_size", "lr", "weight_decay", "warmup", "schedule", "clip",
+    "ema", "dropout", "positions", "gelu", "weight", "targets", "noise", "precision", "num_train",
+    "num_validation", "evaluate_every", "seed", "start", "mask", "lora", "lora_targets",
+    "freeze_embeddings", "anneal",
+)  # fmt: skip
+"""The settings that the weights depend on."""
+
+OF_EVALUATION = (
+    "latents", "candidates", "order", "tokens_per_step", "latent_policy", "num_samples", "seed",
+    "batch_size", "temperature", "top_p", "refresh", "precision", "protocol", "off_distribution",
+    "confidence_noise",
+)  # fmt: skip
+"""The settings that a result depends on."""
+
+OF_DATA = (
+    "task", "source", "split", "skip_bad", "apart_from", "num_train", "num_validation", "num_test",
+    "padding", "clues", "guessing", "houses", "attributes", "numbers", "targets", "length", "tokenizer",
+    "field", "seed",
+)  # fmt: skip
+"""The settings that the examples of a data set depend on."""
+
+ONLY_IF_SET = ("freeze_embeddings", "off_distribution", "confidence_noise")  # False and 0 enter no hash
+
+
 def training_content(config: TrainConfig) -> dict[str, Content]:
     """Return the settings that the weights depend on."""
-    return without_none(
-        {
-            "task": config.task,
-            "method": config.method,
-            "size": config.size,
-            "steps": config.steps,
-            "batch_size": config.batch_size,
-            "lr": config.lr,
-            "weight_decay": config.weight_decay,
-            "warmup": config.warmup,
-            "schedule": config.schedule,
-            "clip": config.clip,
-            "ema": config.ema,
-            "dropout": config.dropout,
-            "positions": config.positions,
-            "gelu": config.gelu,
-            "weight": config.weight,
-            "targets": config.targets,
-            "noise": config.noise,
-            "precision": config.precision,
-            "num_train": config.num_train or DEFAULT_NUM_TRAIN,
-            "num_validation": config.num_validation,
-            "evaluate_every": config.evaluate_every,
-            "seed": config.seed,
-            "start": None if config.start is None else str(config.start),
-            "mask": config.mask,
-            "lora": config.lora,
-            "lora_targets": config.lora_targets,
-            "freeze_embeddings": config.freeze_embeddings or None,
-            "anneal": config.anneal,
-        }
-    )
+    settings = settings_of(config, OF_TRAINING)
+    settings["num_train"] = config.num_train or DEFAULT_NUM_TRAIN
+    if config.start is not None:
+        settings["start"] = str(config.start)
+    return settings
 
 
 def evaluation_content(config: EvalConfig) -> dict[str, Content]:
     """Return the settings that a result depends on."""
-    return without_none(
-        {
-            "latents": config.latents,
-            "candidates": config.candidates,
-            "order": config.order,
-            "tokens_per_step": config.tokens_per_step,
-            "latent_policy": config.latent_policy,
-            "num_samples": config.num_samples,
-            "seed": config.seed,
-            "batch_size": config.batch_size,
-            "temperature": config.temperature,
-            "top_p": config.top_p,
-            "refresh": config.refresh,
-            "precision": config.precision,
-            "protocol": config.protocol,
-            "off_distribution": config.off_distribution or None,
-            "confidence_noise": config.confidence_noise or None,
-        }
-    )
+    return settings_of(config, OF_EVALUATION)
 
 
 def data_content(config: DataConfig) -> dict[str, Content]:
-    """Return all that the examples of a data set depend on."""
-    source = Path(str(config.source)).name if config.from_file else config.source
-    return without_none(
-        {
-            "task": config.task,
-            "source": source,
-            "split": config.split,
-            "skip_bad": config.skip_bad,
-            "apart_from": [str(folder) for folder in config.apart_from],
-            "num_train": config.num_train,
-            "num_validation": config.num_validation,
-            "num_test": config.num_test,
-            "padding": config.padding,
-            "clues": config.clues,
-            "guessing": config.guessing,
-            "houses": config.houses,
-            "attributes": config.attributes,
-            "numbers": config.numbers,
-            "targets": config.targets,
-            "length": config.length,
-            "tokenizer": config.tokenizer,
-            "field": config.field,
-            "seed": config.seed,
-            "generator": GENERATOR,
-            "answer": "longest" if config.task.startswith("countdown") else None,  # since version 0.2
-        }
-    )
+    """Return all that the examples of a data set depend on. A file enters by its name."""
+    settings = settings_of(config, OF_DATA)
+    if config.from_file:
+        settings["source"] = Path(str(config.source)).name
+    settings["apart_from"] = [str(folder) for folder in config.apart_from]
+    settings["generator"] = GENERATOR
+    if config.task.startswith("countdown"):
+        settings["answer"] = "longest"  # since version 0.2
+    return settings
+
+
+def settings_of(config: object, names: Sequence[str]) -> dict[str, Content]:
+    """Return some fields of a config by their names, without None."""
+    values = ((name, getattr(config, name)) for name in names)
+    return without_none({name: value or None if name in ONLY_IF_SET else value for name, value in values})
 
 
 def without_none(content: Mapping[str, Content]) -> dict[str, Content]:

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, table by table. claim_list.py quotes the captions of its figures."""
+"""The numbers that the paper prints, table by table. claims.py quotes the captions of its figures."""
 
 from __future__ import annotations
 
@@ -55,13 +55,6 @@ AR_MTP: dict[str, Column] = {
         ("countdown", 2.6, 8.6, 17.9, 27.3),
     )
 }
-
-MILLIONS_OF_PARAMETERS = {
-    "tiny": 6.4,
-    "mini": 21.5,
-    "sminy": 46.4,
-    "small": 92.4,
-}  # with a vocabulary of 32 (D-1, transformer architecture)
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,17 @@ from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
-from latent_tokens.configs.reproduce import RUN_NOTHING
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.evaluation.text import language_model
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.figures import draw, draw_text
-from latent_tokens.paper.plan import Work, estimate, plan, run_in_processes
+from latent_tokens.paper.plan import Work, plan, run_in_processes, say
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.run import check_together, measured, run
-from latent_tokens.paper.tables import CATALOGUE, Line, lines, markdown, text_markdown
+from latent_tokens.paper.tables import Line, lines, markdown, text_markdown
 from latent_tokens.processes import fastest_device
-from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
@@ -37,10 +35,11 @@ def reproduce(config: ReproduceConfig) -> str:
         ValueError: the experiment is unknown, or rows cannot be in one table.
         KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
-    if config.experiment in RUN_NOTHING:
-        return report(config)
+    if config.experiment == "claims":
+        return claims(config)
     folder = config.out / config.scale
-    requested = recipes_by_experiment(config)
+    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
+    requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:
         every = of_model(every, config.model)
@@ -54,14 +53,14 @@ def reproduce(config: ReproduceConfig) -> str:
         language_model.cache_clear()  # each process reads its own
     folder.mkdir(parents=True, exist_ok=True)
     if config.model is not None:
-        run(every, folder / ROWS, on_row=say)
+        run(every, folder / ROWS, on_row=say_row)
         return status(plan(every, folder / ROWS))
     try:
         if config.workers > 1:
             run_in_processes(works, config)
         else:
             announce(works)
-            run(every, folder / ROWS, on_row=say)
+            run(every, folder / ROWS, on_row=say_row)
     finally:
         tables, problems = write_all(requested, config.scale, folder, flags_of(config))
     if problems:
@@ -69,14 +68,12 @@ def reproduce(config: ReproduceConfig) -> str:
     return "\n".join(tables)
 
 
-def report(config: ReproduceConfig) -> str:
-    """Return a table of the package, or that of the claims, which is written to OUT/SCALE, too.
+def claims(config: ReproduceConfig) -> str:
+    """Return the table of the claims, and write it to OUT/SCALE.
 
     Raises:
         ValueError: there are no results to decide claims.
     """
-    if config.experiment in CATALOGUE:
-        return as_markdown(CATALOGUE[config.experiment]())
     path = config.out / config.scale / ROWS
     stored = measured(path)
     if not stored:
@@ -93,12 +90,6 @@ def flags_of(config: ReproduceConfig) -> str:
     return seeds if config.judge is None else f"{seeds} --judge {config.judge}"
 
 
-def recipes_by_experiment(config: ReproduceConfig) -> dict[str, list[Recipe]]:
-    """Return the recipes of each experiment."""
-    names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    return {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
-
-
 def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:
     """Return the recipes of one model. Raise ValueError, with the closest name, if there is none."""
     of_it = [recipe for recipe in listed if recipe.model == model]
@@ -108,13 +99,9 @@ def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:
     return of_it
 
 
-def say(row: Row) -> None:
+def say_row(row: Row) -> None:
     """Print one line on a new row."""
-    CONSOLE.print(
-        f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {metric_of(row)}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    say(f"{row['model']}, {row['order']}, n={row['latents']}: {row['metric']} {metric_of(row)}")
 
 
 def write_all(
@@ -155,20 +142,12 @@ def report_of(lines: Sequence[Line]) -> tuple[MakeTable, DrawFigure]:
 
 
 def announce(works: list[Work]) -> None:
-    """Print the number of models and rows that are left, and an estimate of the time."""
-    training = [work for work in works if work.steps_left]
-    missing = [recipe for work in works for recipe in work.missing]
-    if missing:
-        CONSOLE.print(
-            f"{len(training)} of {len(works)} models to train, {len(missing)} rows to measure,"
-            " timing a few steps ...",
-            highlight=False,
-        )
-        if not any(work.recipes[0].imported for work in works if work.missing):
-            time = f"about {estimate(works) / 60:.0f} minutes"
-        else:
-            time = "no estimate: some models are imported"
-        CONSOLE.print(f"{time}. Ctrl-C saves a checkpoint, and the same command resumes.", highlight=False)
+    """Print the number of models and rows that are left."""
+    num_models = sum(work.steps_left > 0 for work in works)
+    num_rows = sum(len(work.missing) for work in works)
+    if num_rows:
+        say(f"{num_models} of {len(works)} models to train, {num_rows} rows to measure.")
+        say("Ctrl-C saves a checkpoint, and the same command resumes.")
 
 
 def status(works: list[Work]) -> str:

@@ -13,7 +13,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import latent_tokens as lt
+from latent_tokens.evaluation.evaluate import checked_decodings
 from latent_tokens.evaluation.intervals import half_interval, wilson, wilson_difference
+from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, read_results
 
@@ -241,6 +244,22 @@ def report(results: Mapping[Cell, Line], cells: Iterable[Cell], claims: Sequence
     if claims:
         parts.append(claims_table(results, claims))
     return "\n".join([*parts, f"{RULE}\n"])
+
+
+def watched(net: Any, task: Any, watcher: Any, **settings: Any) -> Row:
+    """Return the row of one setting with what a watcher adds, which receives every step of the same samples.
+
+    A watcher has `begin(rows, length)` before a batch, `__call__(step)`, `end(samples, right)` after it, and
+    `measured()`.
+    """
+    config = lt.EvalConfig(**settings)
+    (row,) = lt.evaluate(net, task, config)
+    (decoding,) = checked_decodings(net, task, config)
+    for batch in batches(find_problems(task, config), config.batch_size, device_of(net)):
+        watcher.begin(*batch.tokens.shape)
+        samples = decode_batch(net, batch, decoding, config.seed, watcher).samples
+        watcher.end(samples, task.score(samples, batch.examples)[task.metric].astype(bool))
+    return {**row, **watcher.measured()}
 
 
 def checksums() -> str:

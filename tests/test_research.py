@@ -128,8 +128,7 @@ def test_a_stored_model_is_that_of_rows(path):
 def test_a_board_dies_where_its_last_solution_is_lost(nano):
     """The counts are computed again board by board: a sample is valid if it never lost its last answer."""
     nano.method = METHODS["mdm"]
-    config = EvalConfig(candidates=3, num_samples=12, batch_size=5)
-    (row,) = evaluate(nano, TASK, config, watcher=partial(dead_ends.DeadEnds, TASK))
+    row = tables.watched(nano, TASK, dead_ends.DeadEnds(TASK), candidates=3, num_samples=12, batch_size=5)
     found = row["dead_ends"]
     assert (found[0]["alive"], found[0]["died"]) == (12, 0)  # a single cell never contradicts
     assert all(after["alive"] == before["alive"] - before["died"] for before, after in pairwise(found))
@@ -141,9 +140,9 @@ def test_a_board_dies_where_its_last_solution_is_lost(nano):
 
 def test_foresight_counts_each_latent_once(nano):
     nano.method = METHODS["scdm"]
-    config = EvalConfig(latents=("all",), candidates=2, num_samples=6, batch_size=4)
-    (row,) = evaluate(nano, TASK, config, watcher=predictions.Foresight)
-    (plain,) = evaluate(nano, TASK, config)
+    settings = {"latents": ("all",), "candidates": 2, "num_samples": 6, "batch_size": 4}
+    row = tables.watched(nano, TASK, predictions.Foresight(), **settings)
+    (plain,) = evaluate(nano, TASK, **settings)
     found = row["foresight"]
     num_seen = sum(record["seen"] for record in found)
     assert [record["steps"] for record in found] == list(range(1, 16))
@@ -218,7 +217,7 @@ def test_row_has_the_diversity_of_valid_boards(padding):
     for batch in (boards[[0, 1, 1]], boards[[2, 0]]):
         watcher.end(batch, np.array([True] * (len(batch) - 1) + [False]))
     row = watcher.measured()
-    assert row["distinct_share"] == 1  # boards 0, 1 and 2: the last of each batch is not valid
+    assert row["distinct_share"] == 100  # boards 0, 1 and 2: the last of each batch is not valid
     cells = task.boards(boards).reshape(-1, 4, 4)
     assert row["intercalates"] == round(np.mean([counted(board) for board in cells]), 4)
     assert 4 < row["reference_intercalates"] < 12

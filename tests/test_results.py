@@ -1,4 +1,4 @@
-"""A result row that was edited, duplicated or cut is refused by name; rows of version 0.1 are accepted."""
+"""A result row that was edited, duplicated or cut is refused by name."""
 
 import json
 from dataclasses import replace
@@ -16,14 +16,10 @@ from latent_tokens.evaluation.rows import (
     HASH,
     SHARES,
     Row,
-    Scores,
-    TextScores,
-    Watched,
     append_result,
     read_results,
     row_hash,
 )
-from latent_tokens.paper.experiments import EXPERIMENTS
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.run import measured, run
@@ -45,36 +41,15 @@ def test_a_row_is_read_as_it_was_written(tmp_path, row):
         **row,
         "by_step": {"2": 0.5, "10": 1.0},
         "of": [1, 2],
-        "units": 2,
         HASH: row_hash(found),
     }
-
-
-def test_reader_returns_every_share_in_percent(tmp_path, row):
-    """Rows without units are converted once, also after they are written again. Losses keep their unit."""
-    path = tmp_path / "rows.jsonl"
-    old = {**row, "exact": 0.065, "cells": 0.9, "distinct_2": 0.6415}
-    append_result(path, old)
-    append_result(path, {**old, "exact": 6.5, "cells": 90.0, "distinct_2": 64.15, "units": 2})
-    stored = path.read_bytes()
-    first, second = read_results(path)
-    assert path.read_bytes() == stored
-    assert first == second
-    assert {name: first[name] for name in ("valid", "exact", "cells", "distinct_2", "soft_loss")} == {
-        "valid": 40.8,
-        "exact": 6.5,
-        "cells": 90.0,
-        "distinct_2": 64.15,
-        "soft_loss": 0.2932,
-    }
-    append_result(tmp_path / "copy.jsonl", first)
-    assert read_results(tmp_path / "copy.jsonl") == [first]
 
 
 def test_row_type_has_every_stored_key_and_every_share():
     rows = [row for path in (ROWS, SHIPPED / "results.jsonl") for row in read_results(path)]
     assert {key for row in rows for key in row} <= set(get_type_hints(Row))
-    assert set(SHARES) < {name for part in (Scores, TextScores, Watched) for name in get_type_hints(part)}
+    assert set(SHARES) < set(get_type_hints(Row))
+    assert all(row["units"] == 2 for row in rows)
 
 
 def test_reader_knows_every_share_that_a_task_or_a_text_has():
@@ -117,13 +92,6 @@ def test_new_rows_name_the_training_run_of_their_model():
     assert row.keys() - without.keys() == trained.keys()
 
 
-@pytest.mark.parametrize("value", ["six", None, [0.5], True])
-def test_a_share_without_a_number_is_refused_in_one_line(tmp_path, row, value):
-    append_result(tmp_path / "rows.jsonl", {**row, "cells": value})
-    with pytest.raises(ValueError, match="row 1: has no number for cells"):
-        read_results(tmp_path / "rows.jsonl")
-
-
 def test_an_edited_value_is_refused(tmp_path, row):
     path = tmp_path / "rows.jsonl"
     append_result(path, row)
@@ -145,20 +113,12 @@ def test_two_differing_rows_of_one_recipe_are_refused_by_name(tmp_path, row):
         measured(path)
 
 
-@pytest.mark.parametrize("name", ["recipe", "cell", "weights_sha256", "valid", "metric"])
+@pytest.mark.parametrize("name", ["recipe", "cell", "weights_sha256", "metric"])
 def test_a_row_without_a_key_is_refused_in_one_line(tmp_path, row, name):
     del row[name]
     append_result(tmp_path / "rows.jsonl", row)
     with pytest.raises(ValueError, match=rf"row 1: has no .*{name}"):
         measured(tmp_path / "rows.jsonl")
-
-
-def test_rows_of_version_0_1_are_all_found():
-    found = measured(ROWS)
-    of_version_0_1 = {name for name, row in found.items() if HASH not in row}
-    assert len(of_version_0_1) == 69
-    known = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs"), 4)}
-    assert of_version_0_1 <= known
 
 
 def test_reproduce_goes_on_after_half_a_line(tmp_path):

@@ -1,6 +1,5 @@
 """Changed weights on disk are detected, and version 0.1 files, which have no hash, are still readable."""
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from helpers.hostile import OFFSETS
 from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import file_sha256, read_tensor_file, tensors_sha256, tensors_to_bytes
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256, tensors_to_bytes
 from latent_tokens.paper.run import check_together
 from latent_tokens.training.checkpoint import read_state, saved_states
 from latent_tokens.training.loop import fit
@@ -114,19 +113,6 @@ def test_text_of_two_tokenizers_goes_into_one_table(tmp_path):
     with pytest.raises(ValueError, match="differ in data_sha256"):
         check_together([first, other], tmp_path)
     check_together([first, {**other, "cell": {"task": "smollm2"}}], tmp_path)
-
-
-def test_rows_of_the_old_hash_and_of_the_new_go_into_one_table(run, tmp_path):
-    weights = load_file(run / "model.safetensors")
-    save_file(weights, tmp_path / "old.safetensors")
-    old_hash = hashlib.sha256(
-        (tmp_path / "old.safetensors").read_bytes()
-    ).hexdigest()  # as version 0.1 computed it
-    assert file_sha256(weights) == old_hash
-    new = row("b", weights_sha256=tensors_sha256(weights), weights_file_sha256=file_sha256(weights))
-    check_together([row("a", weights_sha256=old_hash), new], tmp_path)
-    with pytest.raises(ValueError, match="differ in weights_sha256"):
-        check_together([row("a", weights_sha256="0" * 64), new], tmp_path)
 
 
 def test_a_tensor_file_with_odd_names_is_read_back(tmp_path):

@@ -7,7 +7,6 @@ rows.jsonl are three training seeds of 6x6 boards. The others are bundled models
 """
 
 import sys
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "dead-ends")]
 
 from dead_ends import DeadEnds, certainty, lost  # noqa: E402
 from diversity import num_intercalates, share_of_distinct  # noqa: E402
-from tables import Cell, Claim, lines_of, report, rows_of  # noqa: E402
+from tables import Cell, Claim, lines_of, report, rows_of, watched  # noqa: E402
 
 SAMPLES = 500
 NUMBERS = (8, "growing", "all")
@@ -37,7 +36,7 @@ NUM_REFERENCE = 1_000  # boards of the task, whose intercalates are the referenc
 
 
 class Diversity:
-    """A watcher of `evaluate` that adds the diversity of the valid boards to its row.
+    """A watcher that adds the diversity of the valid boards to its row.
 
     `distinct_share` is the share of the valid boards that differ from all others. `intercalates` is their
     mean number of 2x2 Latin subsquares, and `reference_intercalates` that of boards that the task generates.
@@ -63,7 +62,7 @@ class Diversity:
         watched = {"reference_intercalates": self._mean_intercalates(reference)}
         boards = np.concatenate(self.valid)
         if len(boards):
-            watched["distinct_share"] = round(share_of_distinct(boards), 4)
+            watched["distinct_share"] = round(100 * share_of_distinct(boards), 2)
             watched["intercalates"] = self._mean_intercalates(boards)
         return watched
 
@@ -103,9 +102,9 @@ def measure(path: Path, wanted: list[Setting], watcher: Any, num_samples: int = 
             continue
         model = lt.load(setting.run)
         latents = (setting.latents,) if model.method.latent_control == "free" else None
-        (row,) = lt.evaluate(
-            model.net, model.task, order=setting.order, candidates=setting.candidates, latents=latents,
-            num_samples=num_samples, watcher=partial(watcher, model.task),
+        row = watched(
+            model.net, model.task, watcher(model.task), order=setting.order, candidates=setting.candidates,
+            latents=latents, num_samples=num_samples,
         )  # fmt: skip
         append_result(path, row)
 

@@ -6,7 +6,6 @@ python research/dead-ends/dead_ends.py RUN      # count the solutions after ever
 
 import sys
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from latent_tokens.evaluation.report import as_markdown
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from tables import Cell, lines_of, report, rows_of
+from tables import Cell, lines_of, report, rows_of, watched
 
 NUMBERS = (1, 8, "all", "growing")
 MODELS = (("scdm", "all"), ("mdm", None))
@@ -26,7 +25,7 @@ STEPS = ((0, 10), (10, 20), (20, 81))  # numbers of clean tokens, the last one e
 
 
 class DeadEnds:
-    """A watcher of `evaluate` that adds the key "dead_ends" to its row.
+    """A watcher that adds the key "dead_ends" to its row.
 
     It has one record for each number of clean tokens before a step. Of `alive` samples, which had a correct
     answer left before the step, `died` had none after it. `sure` is the mean of the largest probability where
@@ -79,9 +78,7 @@ class DeadEnds:
 def measure(run: str, num_samples: int = 200, **settings: Any) -> Any:
     """Return the row of a model, with its dead ends."""
     model = lt.load(run)
-    watcher = partial(DeadEnds, model.task)
-    (row,) = lt.evaluate(model.net, model.task, num_samples=num_samples, watcher=watcher, **settings)
-    return row
+    return watched(model.net, model.task, DeadEnds(model.task), num_samples=num_samples, **settings)
 
 
 def lost(rows: Iterable[Any]) -> list[str]:

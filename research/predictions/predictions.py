@@ -16,7 +16,7 @@ from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from tables import Cell, lines_of, report, rows_of
+from tables import Cell, lines_of, report, rows_of, watched
 
 STEPS_AHEAD = (1, 4, 16)  # between a prediction and its decoding
 SETTINGS = (
@@ -27,7 +27,7 @@ SETTINGS = (
 
 
 class Foresight:
-    """A watcher of `evaluate` that adds the key "foresight" to its row.
+    """A watcher that adds the key "foresight" to its row.
 
     It has one record for each number of steps until a latent token is decoded. Of `seen` ones, `hit` had as
     their most probable token the one that was decoded later. `seen_right` and `hit_right` are those in
@@ -80,8 +80,7 @@ class Foresight:
 def measure(run: str, num_samples: int = 200, **settings: Any) -> Any:
     """Return the row of a model, with the predictions of its latent tokens."""
     model = lt.load(run)
-    (row,) = lt.evaluate(model.net, model.task, num_samples=num_samples, watcher=Foresight, **settings)
-    return row
+    return watched(model.net, model.task, Foresight(), num_samples=num_samples, **settings)
 
 
 def shares(rows: Any) -> list[str]:

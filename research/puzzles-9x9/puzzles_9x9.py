@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from latent_tokens.evaluation.report import as_markdown
-from latent_tokens.evaluation.rows import read_results
+from latent_tokens.evaluation.rows import Row, read_results
 
 ROWS = Path(__file__).with_name("rows.jsonl")
 PUZZLES = {
@@ -33,10 +33,15 @@ def main() -> None:
     table = [("puzzles", "number", *COLUMNS)]
     for problems, name in PUZZLES.items():
         of_name = [row for row in rows if row["problems"] == problems]
-        by_setting = {(r["method"], r["order"], r["candidates"], r["latents"]): r["exact"] for r in of_name}
+        by_setting = {(r["method"], r["order"], r["candidates"], r["latents"]): solved(r) for r in of_name}
         cells = (f"{by_setting[s]:.1f}" if s in by_setting else "" for s in COLUMNS.values())
         table.append((name, f"{of_name[0]['num_samples']:,}", *cells))
     print(as_markdown(table), end="")
+
+
+def solved(row: Row) -> float:
+    """Return the solved puzzles in percent. Rows without units have fractions."""
+    return row["exact"] if "units" in row else 100 * row["exact"]
 
 
 if __name__ == "__main__":

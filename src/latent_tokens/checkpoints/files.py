@@ -39,11 +39,6 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def file_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the .safetensors file that holds the tensors without metadata, as version 0.1 wrote it."""
-    return hashlib.sha256(save(dict(tensors))).hexdigest()
-
-
 def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors, with a copy of each that shares storage with one before it. A file has no views."""
     seen = set[int]()

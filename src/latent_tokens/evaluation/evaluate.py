@@ -8,12 +8,11 @@ from copy import deepcopy
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from torch import nn
 
 from latent_tokens import processes
@@ -21,7 +20,7 @@ from latent_tokens.checkpoints.directory import check_fits, from_pretrained
 from latent_tokens.checks import changed
 from latent_tokens.configs import EvalConfig, Precision
 from latent_tokens.core.cost import relative_cost
-from latent_tokens.core.decoding import Decoding, Step, blocks_of, check_decoding
+from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.core.selection import FixedCount
@@ -34,7 +33,7 @@ from latent_tokens.evaluation.problems import (
     find_problems,
     policy_for,
 )
-from latent_tokens.evaluation.rows import Measured, Row, RowCosts, Watched, in_percent, joined, trained_run
+from latent_tokens.evaluation.rows import SHARES, Row, percent, trained_run
 from latent_tokens.evaluation.settings import (
     check_candidates,
     check_policy,
@@ -106,25 +105,12 @@ def evaluate_one(model: Path, task: str, config: EvalConfig) -> Row:
 Adjust = Callable[[Transformer, Task, Decoding], Decoding]
 
 
-class Watcher(Protocol):
-    """Receives every step of every batch, and adds its measurements to the row."""
-
-    def begin(self, rows: int, length: int) -> None: ...
-
-    def __call__(self, step: Step) -> None: ...
-
-    def end(self, tokens: Tokens, right: NDArray[np.bool_]) -> None: ...
-
-    def measured(self) -> Watched: ...
-
-
 def evaluate(
     net: Transformer | nn.Module,
     task: Task | str,
     config: EvalConfig | None = None,
     *,
     adjust: Adjust | None = None,
-    watcher: Callable[[], Watcher] | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
     **settings: Any,
 ) -> list[Row]:
@@ -139,7 +125,6 @@ def evaluate(
         task: the task that it learned, or its name.
         config: the settings. None is `EvalConfig()`.
         adjust: changes the decoding of each row last.
-        watcher: returns a watcher for each row.
         on_row: receives each row as soon as it is measured.
         **settings: fields of `EvalConfig` that replace those of `config` (`latents=(0, 4)`).
 
@@ -170,8 +155,7 @@ def evaluate(
             adjusted = replace(decoding, latent_policy=policy)
             if adjust is not None:
                 adjusted = adjust(model, task, adjusted)
-            row_watcher = None if watcher is None else watcher()
-            row = in_percent(measure(model, task, problems, problems_sha256, config, adjusted, row_watcher))
+            row = measure(model, task, problems, problems_sha256, config, adjusted)
             rows.append(row if protocol is None else {**row, "protocol": protocol})
             if processes.is_main():
                 on_row(rows[-1])
@@ -207,55 +191,44 @@ def measure(
     problems_sha256: str,
     config: EvalConfig,
     decoding: Decoding,
-    watcher: Watcher | None = None,
 ) -> Row:
-    """Return one row: a sample for each problem, scored. Shares but the metric are fractions of 1."""
-
-    def on_batch(samples: Tokens, examples: Examples) -> None:
-        if watcher is not None:
-            watcher.end(samples, scores_of(task, samples, examples)[task.metric].astype(bool))
-
-    samples, costs = answer(net, problems, config, decoding, watcher, on_batch)
-    scores = scores_of(task, samples, problems)
-    share = float(scores[task.metric].mean())
-    others = {name: round(float(values.mean()), 4) for name, values in scores.items() if name != task.metric}
-    measured = {
+    """Return one row: a sample for each problem, scored."""
+    samples, costs = answer(net, problems, config, decoding)
+    means = {name: float(values.mean()) for name, values in scores_of(task, samples, problems).items()}
+    share = means[task.metric]
+    scores = {name: percent(mean) if name in SHARES else round(mean, 4) for name, mean in means.items()}
+    row = {
+        **row_settings(net.method, task, config, decoding),
         "metric": task.metric,
+        **scores,
         task.metric: round(100 * share, 2),
         "ci95": [round(100 * bound, 2) for bound in wilson(share, len(samples))],
         "num_samples": len(samples),
-        **others,
+        **costs,
+        "problems": config.data.name if config.data else None,
+        "problems_sha256": problems_sha256,
+        **origin(net, config),
     }
-    return joined(
-        row_settings(net.method, task, config, decoding),
-        cast(Measured, measured),
-        costs,
-        {} if watcher is None else watcher.measured(),
-        {"problems": config.data.name if config.data else None, "problems_sha256": problems_sha256},
-        {"precision": config.precision, "made_with": provenance()},
-        trained_run(net),
-    )
+    return cast(Row, row)
+
+
+def origin(net: Transformer, config: EvalConfig) -> Row:
+    """Return the entries of a row on the software that measured it, and on the training of its model."""
+    return {
+        "precision": config.precision,
+        "made_with": provenance(),
+        "units": 2,
+        **trained_run(net),
+    }
 
 
 def answer(
-    net: Transformer,
-    problems: Examples,
-    config: EvalConfig,
-    decoding: Decoding,
-    watcher: Watcher | None = None,
-    on_batch: Callable[[Tokens, Examples], None] = lambda samples, examples: None,
-) -> tuple[Tokens, RowCosts]:
-    """Return a sample for each problem, and their cost.
+    net: Transformer, problems: Examples, config: EvalConfig, decoding: Decoding
+) -> tuple[Tokens, Row]:
+    """Return a sample for each problem, and the entries of a row on their cost.
 
     Each rank decodes its shard, and all ranks return all samples.
-
-    Raises:
-        ValueError: there are a watcher and several ranks.
     """
-    if watcher is not None and processes.world_size() > 1:
-        raise ValueError(
-            f"{processes.world_size()} processes: a watcher takes one process. Leave out the launcher."
-        )
     device = device_of(net)
     count, length = problems.tokens.shape
     shard = processes.shard_indices(count)
@@ -268,11 +241,8 @@ def answer(
     seconds = 0.0
     with progress(label(net.method, decoding), len(shard)) as advance:
         for batch in batches(problems, config.batch_size, device, shard):
-            if watcher is not None:
-                watcher.begin(*batch.tokens.shape)
-            decoded = decode_batch(net, batch, decoding, config.seed, watcher)
+            decoded = decode_batch(net, batch, decoding, config.seed)
             samples.append(decoded.samples)
-            on_batch(decoded.samples, batch.examples)
             processed += decoded.processed
             passes = max(passes, decoded.generated.forward_passes)
             most += batch.most_tokens
@@ -284,7 +254,7 @@ def answer(
     shares = processes.all_gather_object((processed, most, passes, seconds))
     all_processed, all_most, all_passes, all_seconds = zip(*shares, strict=True)
     slowest = max(all_seconds)
-    costs = RowCosts(
+    costs = Row(
         processed=sum(all_processed) / count,
         relative_cost=round(sum(all_processed) / sum(all_most), 4),
         paper_cost=paper_cost_of(net.method, decoding, length),

@@ -20,7 +20,7 @@ from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
 from latent_tokens.core.policies import LatentPolicy, adjacent, decaying, distant, nearest, random
 from latent_tokens.core.selection import FixedCount
-from latent_tokens.evaluation.rows import RowSettings, labeled
+from latent_tokens.evaluation.rows import Row, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Task, Zebra
@@ -208,9 +208,9 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     return method.window if candidates == "all" else min(candidates, method.window)
 
 
-def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> RowSettings:
+def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> Row:
     """Return the settings that a row was decoded with."""
-    settings = RowSettings(
+    settings = Row(
         task=task.name,
         method=name_of(method),
         order=order_for(method, task, config),

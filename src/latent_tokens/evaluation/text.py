@@ -20,15 +20,14 @@ from torch import Tensor
 from latent_tokens import processes
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
-from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision
+from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision, origin
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split, text_problems
-from latent_tokens.evaluation.rows import Measured, Row, in_percent, joined, trained_run
+from latent_tokens.evaluation.rows import Row, percent
 from latent_tokens.evaluation.settings import row_settings
 from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
-from latent_tokens.storage import provenance
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.examples import Tokens
 
@@ -354,21 +353,18 @@ def evaluate_text(
             samples, costs = answer(model, problems, config, chosen)
             if not processes.is_main():
                 continue
-            row = joined(
-                row_settings(net.method, task, config, chosen),
-                judged(task, samples, judge),
-                costs,
-                {},
-                {},
-                {"precision": config.precision, "made_with": provenance()},
-                trained_run(net),
-            )
-            rows.append(in_percent(row))
-            on_row(rows[-1])
+            row: Row = {
+                **row_settings(net.method, task, config, chosen),
+                **judged(task, samples, judge),
+                **costs,
+                **origin(net, config),
+            }
+            rows.append(row)
+            on_row(row)
     return rows
 
 
-def judged(task: Text, samples: Tokens, judge: Judge) -> Measured:
+def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
     """Return the metrics of generated texts."""
     with counting(f"scoring with the evaluator model {judge.name}", len(samples)) as report:
         nats, counts = judge(task, samples, report)
@@ -387,9 +383,9 @@ def judged(task: Text, samples: Tokens, judge: Judge) -> Measured:
         "ci95": bounds,
         "entropy": round(mean, 4),
         "entropy_ci95": entropy_bounds,
-        "distinct_1": round(distinct(samples, 1), 4),
-        "distinct_2": round(distinct(samples, 2), 4),
-        "distinct_3": round(distinct(samples, 3), 4),
+        "distinct_1": percent(distinct(samples, 1)),
+        "distinct_2": percent(distinct(samples, 2)),
+        "distinct_3": percent(distinct(samples, 3)),
         "num_samples": len(samples),
         "judge": judge.name,
         "judged_tokens": int(counts.sum()),

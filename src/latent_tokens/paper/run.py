@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checkpoints.directory import from_pretrained
-from latent_tokens.checkpoints.files import file_sha256, read_tensor_file, tensors_sha256
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.configs import DataConfig
 from latent_tokens.core.policies import LatentPolicy
 from latent_tokens.data.datasets import make_counted, task_of
@@ -26,13 +26,10 @@ from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.rows import (
-    HeldOut,
     Row,
-    RowOfRecipe,
     append_result,
     check_equal,
     read_results,
-    same_weights,
 )
 from latent_tokens.evaluation.text import evaluate_text, find_judge
 from latent_tokens.network.transformer import Transformer
@@ -64,7 +61,7 @@ def held_out_examples(task: Language, recipe: Recipe) -> Examples:
 
 def measure_held_out(
     net: Transformer, task: Text, recipe: Recipe, latent_policy: LatentPolicy
-) -> tuple[HeldOut, Examples]:
+) -> tuple[Row, Examples]:
     """Return the nats of held-out sequences along one order, the same for every n, and the sequences."""
     examples = held_out_examples(task, recipe)
     with counting("held-out likelihood", len(examples.tokens)) as report:
@@ -80,7 +77,7 @@ def measure_held_out(
     return entries_of(examples, nats[0], recipe), examples
 
 
-def entries_of(examples: Examples, nats: NDArray[np.float64], recipe: Recipe) -> HeldOut:
+def entries_of(examples: Examples, nats: NDArray[np.float64], recipe: Recipe) -> Row:
     """Return the entries of a row on its held-out sequences, with the nats of each (N)."""
     assert recipe.evaluation.data is not None
     return {
@@ -105,7 +102,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
         recipe.evaluation,
         find_judge(str(recipe.judge), task, validation, device_of(net)),
     )
-    entries: HeldOut = {"problems": None, "problems_sha256": None}
+    entries: Row = {"problems": None, "problems_sha256": None}
     if data is not None and recipe.num_held_out:
         policy = policy_for(net, task, recipe.evaluation)
         entries, _ = measure_held_out(net, task, recipe, policy)
@@ -186,7 +183,7 @@ def measure(recipe: Recipe) -> Row:
     weights = read_tensor_file(folder / "model.safetensors")
     description = read_description(folder, "config.json", "run")
     training_times = read_lines(folder / TRAINING_TIMES)
-    imported: RowOfRecipe = {"imported": description["imported"]} if recipe.imported else {}
+    imported: Row = {"imported": description["imported"]} if recipe.imported else {}
     return {
         **row,
         "recipe": recipe.hash,
@@ -195,7 +192,6 @@ def measure(recipe: Recipe) -> Row:
         "cell": recipe.cell.entries,
         "data_sha256": description.get("data_sha256", {}).get("train"),
         "weights_sha256": tensors_sha256(weights),
-        "weights_file_sha256": file_sha256(weights),  # what rows of version 0.1 name weights_sha256
         "trained_with": description["made_with"],
         **imported,
         "trained_at": list(dict.fromkeys(entry.get("commit") for entry in training_times)),
@@ -296,8 +292,7 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
         first: dict[Hashable, Row] = {}
         for row in rows:
             other = first.setdefault(key(row), row)
-            same = same_weights(row, other) if what == "weights_sha256" else row[what] == other[what]
-            if not same:
+            if row[what] != other[what]:
                 both = (
                     f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what}"
                     f" ({str(other[what])[:12]}, {str(row[what])[:12]})"

@@ -32,7 +32,7 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, judged_by
-from latent_tokens.evaluation.settings import check_counts, check_policy, decoding_for, order_for
+from latent_tokens.evaluation.settings import check_policy, decoding_for
 from latent_tokens.evaluation.text import evaluate_text, judge_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
@@ -274,8 +274,6 @@ class Model:
             [0, 4]
         """
         config = changed(EvalConfig(), settings)
-        order = order_for(self.method, self.task, config)
-        check_counts(self.method, order, config.latents or (), config.candidates, config.latent_policy)
         if isinstance(self.task, Text):
             judge_model = judge_of(evaluator, config, self.task, device_of(self.net))
             rows = evaluate_text(self.net, self.task, config, judge_model)
@@ -329,13 +327,10 @@ class Model:
             raise ValueError(f"confidence={named['confidence']}: must be a function. Use order='margin'.")
         config = SamplingConfig(**named)
         decoding = decoding_for(self.method, self.task, config)
-        order = order_for(self.method, self.task, config)
-        latents = functions.get("latents", config.latents)
-        check_counts(self.method, order, [latents], config.candidates, config.latent_policy)
         policy = EvalConfig(
             latent_policy=config.latent_policy, seed=config.seed, off_distribution=config.off_distribution
         )
-        check_policy(self.method, policy)
+        check_policy(self.method, policy, [functions.get("latents", config.latents)])
         decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
         return replace(decoding, **functions), config.seed
 

@@ -99,12 +99,11 @@ def run_evaluate(command: Evaluate) -> int:
 
 def check_settings(command: Evaluate, method: Method, task: Language) -> None:
     """Raise ValueError for settings that do not fit the model or its task, before anything is measured."""
-    from latent_tokens.evaluation.settings import check_counts, order_for
+    from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
 
     config = command.config
     order = order_for(method, task, config)
-    check_counts(method, order, config.latents or (), config.candidates, config.latent_policy)
     if order == "left_to_right" and not config.refresh:
         raise ValueError(
             "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."

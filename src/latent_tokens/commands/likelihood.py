@@ -84,7 +84,7 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.evaluation.likelihood import check_order, nats_along_orders, num_bytes
     from latent_tokens.evaluation.problems import policy_for
     from latent_tokens.evaluation.rows import labeled
-    from latent_tokens.evaluation.settings import check_chosen, check_policy, shown_latents
+    from latent_tokens.evaluation.settings import check_policy, shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks.text.task import with_first_given
 
@@ -106,8 +106,7 @@ def run_likelihood(command: Likelihood) -> int:
         )
         for latents in command.latents or (None,)
     ]
-    check_policy(net.method, samplings[0])
-    check_chosen(net.method, command.latents or (), command.latent_policy)
+    check_policy(net.method, samplings[0], command.latents or ())
     if net.method.is_left_to_right or command.order == "left_to_right":
         is_drawn = command.latent_policy in ("decaying", "random", "relevant")
         for name, is_ignored in (

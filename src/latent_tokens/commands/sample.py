@@ -68,9 +68,7 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
     from latent_tokens.evaluation.settings import (
-        check_counts,
         decoding_for,
-        order_for,
         shown_candidates,
         shown_latents,
     )
@@ -100,8 +98,6 @@ def run_sample(command: Sample) -> int:
     sampling = command.sampling
     decoding = decoding_for(net.method, task, sampling)
     check_decoding(net.method, decoding)
-    order = order_for(net.method, task, sampling)
-    check_counts(net.method, order, [sampling.latents], sampling.candidates)
 
     # Draw and print the samples.
     problems = problems_of(command, task, count)

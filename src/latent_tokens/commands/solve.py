@@ -50,10 +50,8 @@ def run_solve(command: Solve) -> int:
     from latent_tokens.core.decoding import is_off_distribution
     from latent_tokens.evaluation.problems import solve
     from latent_tokens.evaluation.settings import (
-        check_counts,
         decoding_for,
         for_puzzles,
-        order_for,
         shown_candidates,
         shown_latents,
     )
@@ -92,8 +90,6 @@ def run_solve(command: Solve) -> int:
 
     # Decode.
     sampling = command.sampling
-    order = order_for(net.method, task, sampling)
-    check_counts(net.method, order, [sampling.latents], sampling.candidates)
     decoding = decoding_for(net.method, task, for_puzzles(net.method, sampling))
     attempt = solve(net, task, problem, decoding, sampling.seed, command.attempts)
 

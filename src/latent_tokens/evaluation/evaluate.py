@@ -35,11 +35,9 @@ from latent_tokens.evaluation.problems import (
 )
 from latent_tokens.evaluation.rows import SHARES, Row, percent, trained_run
 from latent_tokens.evaluation.settings import (
-    check_candidates,
     check_policy,
     decoding_for,
     label,
-    order_for,
     row_settings,
     shown_candidates,
     shown_latents,
@@ -169,12 +167,11 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
         ValueError: the net is not of the task, or its method cannot decode so.
     """
     check_fits(net, task)
-    check_candidates(net.method, order_for(net.method, task, config), config.candidates)
+    check_policy(net.method, config, config.latents or ())
     check_once(net, net.method, task.length)
     decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
     for decoding in decodings:
         check_decoding(net.method, decoding)
-    check_policy(net.method, config)
     return decodings
 
 

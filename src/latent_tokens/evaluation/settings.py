@@ -10,7 +10,6 @@ from latent_tokens.configs import (
     EvalConfig,
     NumCandidates,
     NumLatents,
-    PolicyName,
     SamplingConfig,
 )
 from latent_tokens.configs.sampling import block_in
@@ -51,67 +50,16 @@ def order_for(method: Method, task: Language, config: SamplingConfig) -> str:
     return config.order or default_order(method, task)
 
 
-def check_candidates(method: Method, order: str, candidates: NumCandidates | None) -> None:
-    """Raise ValueError if the order ignores the number of candidates."""
-    if is_adaptive(order) or candidates in (None, 1):
-        return
-    if method.is_left_to_right:
-        raise ValueError(
-            f"candidates={candidates} is not supported by {name_of(method)}: it decodes the next token. "
-            "Use candidates=1."
-        )
-    raise ValueError(
-        f"candidates={candidates} with order={order}: this order decodes its next token. "
-        "Use candidates=1, or order=top_prob."
-    )
-
-
-def check_counts(
-    method: Method,
-    order: str,
-    latents: Sequence[NumLatents | Callable[[int], int] | None],
-    candidates: NumCandidates | None,
-    policy: PolicyName | None = None,
-) -> None:
-    """Raise ValueError if the order ignores the candidates, or if they leave no latent tokens.
-
-    Or if there is a latent policy for no latent tokens.
-    """
-    check_candidates(method, order, candidates)
-    check_chosen(method, latents, policy)
-    is_free = method.latent_control == "free"
-    for count in latents if candidates == "all" and method.latent_control != "none" else ():
-        if (count == "all" and is_free) or (isinstance(count, int) and count > 0):
-            reason = "all masked tokens are candidates, so none is a latent token"
-            raise ValueError(
-                f"latents={count} with candidates=all: {reason}. "
-                f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
-            )
-
-
-def check_chosen(
-    method: Method,
-    latents: Sequence[NumLatents | Callable[[int], int] | None],
-    policy: PolicyName | None,
-) -> None:
-    """Raise ValueError if a latent policy has no latent tokens to choose, for any of the numbers n."""
-    counts = [method.default_latents if count is None else count for count in latents or (None,)]
-    if policy not in (None, "nearest") and method.latent_control != "none" and set(counts) == {0}:
-        raise ValueError(
-            f"latent_policy={policy} with latents=0: there are no latent tokens to choose. "
-            "Use latents=4, or leave latent_policy out."
-        )
-
-
 def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Decoding:
     """Return the `Decoding` of a config, with the defaults of the method and the task.
 
     The latent policy is left at nearest: `policy_for` returns the config's, which may need examples.
 
     Raises:
-        ValueError: an adaptive order with a left-to-right method.
+        ValueError: the method or the order does not support a setting.
     """
     order = order_for(method, task, config)
+    check_supported(method, order, config)
     block = block_in(order)
     if block is not None:
         schedule: Order | None = blockwise(block)
@@ -119,17 +67,6 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         schedule = method.order
     else:
         schedule = ORDERS.get(order)
-    if is_adaptive(order) and method.is_left_to_right:
-        reason = "it decodes the next token"
-        raise ValueError(
-            f"order={order} is not supported by {name_of(method)}: {reason}. "
-            "Use order=left_to_right, or a mdm or scdm model."
-        )
-    if config.confidence_noise and not is_adaptive(order):
-        raise ValueError(
-            f"confidence_noise={config.confidence_noise} with order={order}: this order decodes its next "
-            "token. Use order=top_prob, or leave confidence_noise out."
-        )
     temperature = getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
     top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
     return Decoding(
@@ -144,6 +81,44 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         top_p=top_p,
         off_distribution=config.off_distribution,
     )
+
+
+def check_supported(method: Method, order: str, config: SamplingConfig) -> None:
+    """Raise ValueError for a setting that the method or the order does not support."""
+    name = name_of(method)
+    k = config.candidates
+    n = config.latents
+    adaptive = is_adaptive(order)
+    leaves_none = k == "all" and method.latent_control != "none" and n not in (None, 0)
+    refusals = (
+        (
+            adaptive and method.is_left_to_right,
+            f"order={order} is not supported by {name}: it decodes the next token. "
+            "Use order=left_to_right, or a mdm or scdm model.",
+        ),
+        (
+            not adaptive and k not in (None, 1) and method.is_left_to_right,
+            f"candidates={k} is not supported by {name}: it decodes the next token. Use candidates=1.",
+        ),
+        (
+            not adaptive and k not in (None, 1),
+            f"candidates={k} with order={order}: this order decodes its next token. "
+            "Use candidates=1, or order=top_prob.",
+        ),
+        (
+            not adaptive and bool(config.confidence_noise),
+            f"confidence_noise={config.confidence_noise} with order={order}: this order decodes its next "
+            "token. Use order=top_prob, or leave confidence_noise out.",
+        ),
+        (
+            leaves_none and (n != "all" or method.latent_control == "free"),
+            f"latents={n} with candidates=all: all masked tokens are candidates, so none is a latent token. "
+            f"Use candidates={DEFAULT_CANDIDATES}, or latents=0.",
+        ),
+    )
+    for is_refused, message in refusals:
+        if is_refused:
+            raise ValueError(message)
 
 
 def is_adaptive(order: str) -> bool:
@@ -170,16 +145,31 @@ def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
     return replace(config, latents=latents, temperature=temperature)
 
 
-def check_policy(method: Method, config: SamplingConfig) -> None:
-    """Raise ValueError if a latent policy is set for a method whose latent tokens cannot be chosen."""
+def check_policy(
+    method: Method, config: SamplingConfig, latents: Sequence[NumLatents | Callable[[int], int] | None] = ()
+) -> None:
+    """Raise ValueError if a latent policy has no latent tokens to choose from.
+
+    Args:
+        method: the method.
+        config: the settings with the policy.
+        latents: the numbers n that it is used with. Empty is the method's own number.
+    """
     name = config.latent_policy or "nearest"
-    is_free = method.latent_control == "free" or (
-        method.latent_control == "fixed" and config.off_distribution
+    if name == "nearest":
+        return
+    is_fixed = method.latent_control == "none" or (
+        method.latent_control == "fixed" and not config.off_distribution
     )
-    if name != "nearest" and not is_free:
+    if is_fixed:
         raise ValueError(
             f"latent_policy={name} is not supported by {name_of(method)}: "
             "its latent tokens cannot be chosen. Use a scdm or esolm model, or off_distribution=True."
+        )
+    if {method.default_latents if count is None else count for count in latents or (None,)} == {0}:
+        raise ValueError(
+            f"latent_policy={name} with latents=0: there are no latent tokens to choose. "
+            "Use latents=4, or leave latent_policy out."
         )
 
 

@@ -333,10 +333,10 @@ def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     difference = difference_of(better, worse)
     if difference is None:
         return "", "", "no claim: no seed in common" if better.rows and worse.rows else "not run"
-    text = better.signed(difference.mean)
+    text = better.written(difference.mean, "+")
     interval = difference.interval
     if interval is not None:
-        text += f" ({better.signed(interval.low)} to {better.signed(interval.high)})"
+        text += f" ({better.written(interval.low, '+')} to {better.written(interval.high, '+')})"
     return text, interval.kind if interval else "", decision(difference, better.is_loss)
 
 

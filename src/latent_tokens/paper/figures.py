@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +15,7 @@ import numpy as np
 
 from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
-from latent_tokens.evaluation.rows import Row, value_of
+from latent_tokens.evaluation.rows import Row
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.run import held_out, nats_above
@@ -30,6 +30,8 @@ SOLID, DASHED, DASH_DOTTED, DOTTED = "-", "--", "-.", ":"
 STYLES_OF_ORDERS = {"top_prob": DASHED, "uniform": DOTTED, "left_to_right": DASH_DOTTED}
 """The horizontal lines of models without a value on the axis, by their decoding order."""
 MARKERS = ("o", "s", "^", "D")
+Point = tuple[float, tuple[float, float] | None]  # a value, and its interval below and above
+PointOf = Callable[[Line, Sequence[Line]], Point | None]  # of a line among those of its panel
 BELOW = 35  # points from a panel to its legend: the tick labels and the label of the axis
 LINE_HEIGHT = 10  # points of each further line of a tick label
 
@@ -107,9 +109,8 @@ def sheet_of(num_panels: int, height: float) -> Figure:
 def measurement(lines: Sequence[Line]) -> list[str]:
     """Return the samples, training seeds, candidates and hardware of lines with results, for a caption."""
     rows = [row for line in lines for row in line.rows]
-    seeds = span({len(line.rows) for line in lines})
     notes = [f"{span({row['num_samples'] for row in rows})} samples per seed"]
-    notes.append(f"{seeds} training {plural('seed', seeds)}")
+    notes.append(counted({len(line.rows) for line in lines}, "training seed"))
     candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
     fixed = candidates - {"growing"}
     if len(fixed) == 1:
@@ -123,7 +124,7 @@ def hardware(rows: Sequence[Row]) -> list[str]:
     threads = {row["threads"] for row in rows if "threads" in row}
     if threads:
         devices = ", ".join(sorted({str(row["device"]) for row in rows}))
-        notes.append(f"{span(threads)} {plural('thread', span(threads))} ({devices})")
+        notes.append(f"{counted(threads, 'thread')} ({devices})")
     versions = {str(row["made_with"]["torch"]) for row in rows if "made_with" in row}
     if versions:
         releases = sorted({".".join(version.split(".")[:2]) for version in versions})
@@ -131,22 +132,9 @@ def hardware(rows: Sequence[Row]) -> list[str]:
     return notes
 
 
-def held_out_sequences(rows: Sequence[Row]) -> str:
-    """Return the number and the length of the held-out sequences of results with nats."""
-    counts = " or ".join(map(str, sorted({len(row["held_out_nats"]) for row in rows})))
-    length = rows[0]["held_out_tokens"] // len(rows[0]["held_out_nats"])
-    return f"{counts} held-out sequences of {length} tokens"
-
-
-def candidates_of(rows: Sequence[Row]) -> list[str]:
-    """Return the numbers of candidates of results that have one."""
-    numbers = sorted({str(row["candidates"]) for row in rows if "candidates" in row})
-    return [f"k = {' or '.join(numbers)}"] if numbers else []
-
-
-def plural(noun: str, number: str) -> str:
-    """Return a noun as it follows a number."""
-    return noun if number == "1" else f"{noun}s"
+def counted(numbers: set[int], noun: str) -> str:
+    """Return the span of some numbers of things."""
+    return f"{span(numbers)} {noun}{'s' * (numbers != {1})}"
 
 
 def span(numbers: set[int]) -> str:
@@ -242,12 +230,11 @@ def num_latents(cell: Cell) -> Latents:
 
 def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     """Return the lengths of the intervals below and above the means, or None if a line has none."""
-    intervals = [line.interval for line in lines if line.interval is not None]
-    if len(intervals) < len(lines):
+    intervals = [line.interval for line in lines]
+    if None in intervals:
         return None
-    pairs = list(zip(lines, intervals, strict=True))
-    below = [line.mean - interval.low for line, interval in pairs]
-    return [below, [interval.high - line.mean for line, interval in pairs]]
+    pairs = [(line.mean, interval) for line, interval in zip(lines, intervals, strict=True) if interval]
+    return [[mean - interval.low for mean, interval in pairs], [each.high - mean for mean, each in pairs]]
 
 
 def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
@@ -320,41 +307,44 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     from matplotlib.figure import Figure
 
     shown = by_method([line for line in lines if line.rows])
-    dial = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
-    if len(dial) < 2:
+    numbers = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    if len(numbers) < 2:
         return []
-    sheet = Figure(figsize=(9, 4.6), layout="constrained")
-    panels = [("perplexity", "perplexity\nunder the evaluator model")]
+    panels: dict[PointOf, str] = {perplexity_of: "perplexity\nunder the evaluator model"}
     if any(held_out(line.rows[0]) is not None and without_latents(line, shown) for line in shown):
-        panels.insert(0, ("difference", "held-out nats per token,\ndifference to n = 0"))
-    methods = list(dict.fromkeys(line.cell.method for line in shown))
-    methods_over_n = (line.cell.method for line in shown if line.cell.latents is not None)
-    curves = list(dict.fromkeys(methods_over_n))
-    for axes, (what, text) in zip(sheet.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for method in methods:
-            method_lines = [line for line in shown if line.cell.method == method]
-            points = [
-                (line, *point) for line in method_lines if (point := point_of(line, shown, what)) is not None
-            ]
-            color = METHOD_COLORS[method]
-            if method_lines[0].cell.latents is None:
-                for line, value, _ in points:
-                    style = STYLES_OF_ORDERS.get(line.cell.order, DASHED)
-                    label = f"{method} {value:.0f}"
-                    axes.axhline(value, linewidth=1.2, linestyle=style, color=color, label=label)
-            elif points:
-                aside = DODGE * (curves.index(method) - (len(curves) - 1) / 2)
-                offsets = [dial.index(line.cell.latents or 0) + aside for line, _, _ in points]
-                bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
-                marker = MARKERS[curves.index(method)]
-                values = [value for _, value, _ in points]
-                axes.errorbar(offsets, values, bars, marker=marker, capsize=3, color=color, label=method)
-        axes.set(xticks=range(len(dial)), xticklabels=dial, xlabel="latent tokens n", ylabel=text)
+        panels = {difference_of: "held-out nats per token,\ndifference to n = 0", **panels}
+    sheet = Figure(figsize=(9, 4.6), layout="constrained")
+    all_axes = sheet.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (point_of, text) in zip(all_axes, panels.items(), strict=True):
+        draw_points(axes, shown, numbers, point_of)
+        axes.set(xticks=range(len(numbers)), xticklabels=numbers, xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         legend_below(axes)
     caption = f"{', '.join(counts_of(shown))}\n{intervals_of(shown)}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
+
+
+def draw_points(axes: Axes, lines: Sequence[Line], numbers: Sequence[Latents], point_of: PointOf) -> None:
+    """Draw a curve for each method of text with numbers of latents, and a dashed line for each without."""
+    over_n = list(dict.fromkeys(line.cell.method for line in lines if line.cell.latents is not None))
+    for method in dict.fromkeys(line.cell.method for line in lines):
+        of_method = [line for line in lines if line.cell.method == method]
+        points = [(line, *point) for line in of_method if (point := point_of(line, lines)) is not None]
+        color = METHOD_COLORS[method]
+        if of_method[0].cell.latents is None:
+            for line, value, _ in points:
+                style = STYLES_OF_ORDERS.get(line.cell.order, DASHED)
+                axes.axhline(
+                    value, linewidth=1.2, linestyle=style, color=color, label=f"{method} {value:.0f}"
+                )
+        elif points:
+            aside = DODGE * (over_n.index(method) - (len(over_n) - 1) / 2)
+            offsets = [numbers.index(line.cell.latents or 0) + aside for line, _, _ in points]
+            bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
+            marker = MARKERS[over_n.index(method)]
+            values = [value for _, value, _ in points]
+            axes.errorbar(offsets, values, bars, marker=marker, capsize=3, color=color, label=method)
 
 
 def counts_of(lines: Sequence[Line]) -> list[str]:
@@ -363,38 +353,41 @@ def counts_of(lines: Sequence[Line]) -> list[str]:
     notes = [f"{span({row['num_samples'] for row in rows})} texts per seed"]
     with_nats = [row for row in rows if "held_out_nats" in row]
     if with_nats:
-        notes.append(held_out_sequences(with_nats))
-    return [*notes, *candidates_of(rows), *hardware(rows)]
+        counts = sorted({len(row["held_out_nats"]) for row in with_nats})
+        length = with_nats[0]["held_out_tokens"] // len(with_nats[0]["held_out_nats"])
+        notes.append(f"{' or '.join(map(str, counts))} held-out sequences of {length} tokens")
+    candidates = sorted({str(row["candidates"]) for row in rows if "candidates" in row})
+    if candidates:
+        notes.append(f"k = {' or '.join(candidates)}")
+    return [*notes, *hardware(rows)]
 
 
 def intervals_of(lines: Sequence[Line]) -> str:
     """Return the evaluator model and the intervals, for a caption."""
-    judges = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in lines))
+    evaluators = ", ".join(dict.fromkeys(line.rows[0]["judge"] for line in lines))
     num_seeds = max(len(line.rows) for line in lines)
     intervals = "95% intervals over texts or held-out sequences, one training seed"
     if num_seeds > 1:
         intervals = f"means of {num_seeds} training seeds"
-    return f"evaluator model: {judges}, {intervals}"
+    return f"evaluator model: {evaluators}, {intervals}"
 
 
-def point_of(line: Line, lines: Sequence[Line], what: str) -> tuple[float, tuple[float, float] | None] | None:
-    """Return the value of a line in a panel, and its interval below and above, or None.
+def difference_of(line: Line, lines: Sequence[Line]) -> Point | None:
+    """Return the held-out nats of a line above those of its model at n = 0. Only one seed has an interval."""
+    first = without_latents(line, lines)
+    paired = [nats_above(row, first[row["train_seed"]]) for row in line.rows if row["train_seed"] in first]
+    differences = [difference for difference in paired if difference is not None]
+    if not differences:
+        return (0.0, None) if line.cell.latents == 0 else None
+    half = differences[0][1]
+    has_interval = len(differences) == 1 and math.isfinite(half)
+    return fmean(value for value, _ in differences), (half, half) if has_interval else None
 
-    Only one seed has an interval.
-    """
-    if what == "difference":
-        first = without_latents(line, lines)
-        differences = [
-            above
-            for row in line.rows
-            if row["train_seed"] in first and (above := nats_above(row, first[row["train_seed"]])) is not None
-        ]
-        if not differences:
-            return (0.0, None) if line.cell.latents == 0 else None
-        half = differences[0][1]
-        has_interval = len(differences) == 1 and math.isfinite(half)
-        return fmean(value for value, _ in differences), (half, half) if has_interval else None
-    value = fmean(value_of(row, what) for row in line.rows)
-    row, *others = line.rows
-    interval = row["ci95" if what == "perplexity" else "entropy_ci95"]
-    return value, None if others or interval is None else (value - interval[0], interval[1] - value)
+
+def perplexity_of(line: Line, lines: Sequence[Line]) -> Point:
+    """Return the perplexity of a line. Only one seed has an interval."""
+    value = fmean(row["perplexity"] for row in line.rows)
+    interval = line.rows[0]["ci95"]
+    if len(line.rows) > 1 or interval is None:
+        return value, None
+    return value, (value - interval[0], interval[1] - value)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.configs import DataConfig
-from latent_tokens.core.policies import LatentPolicy
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.evaluate import evaluate
@@ -37,76 +31,48 @@ from latent_tokens.paper.recipes import Recipe
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import counting
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
-from latent_tokens.tasks import Examples, Language, Text, described
+from latent_tokens.tasks import Text, described
 from latent_tokens.tasks.base import evenly
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.locking import LockedError
 from latent_tokens.training.loop import fit
 
 
-def text_of_model(folder: Path) -> Text:
-    """Return the task of a model of text. Raise ValueError if it is of another task."""
+def measure_text(net: Transformer, recipe: Recipe) -> Row:
+    """Return the row of generated texts, and of the nats of held-out sequences along one random order.
+
+    The order of a sequence is the same for every n. The sequences are evenly spaced in the test split.
+    Raise ValueError if the model is not of text, or the evaluator model is missing.
+    """
+    folder, config = recipe.training.folder, recipe.evaluation
     task = described(read_description(folder, "config.json", "model").get("task"), folder)
     if not isinstance(task, Text):
         raise ValueError(f"{folder}: is a model of {task.name}, not of text")
-    return task
+    validation = None if config.data is None else read_split(task, config.data, "validation")
+    evaluator = find_judge(str(recipe.judge), task, validation, device_of(net))
+    (row,) = evaluate_text(net, task, config, evaluator)
+    if config.data is None or not recipe.num_held_out:
+        return {**row, "problems": None, "problems_sha256": None}
 
-
-def held_out_examples(task: Language, recipe: Recipe) -> Examples:
-    """Return the held-out sequences of a recipe, evenly spaced in the test split of its data set."""
-    assert recipe.evaluation.data is not None
-    test = read_split(task, recipe.evaluation.data, "test")
-    return test.take(evenly(len(test.tokens), recipe.num_held_out))
-
-
-def measure_held_out(
-    net: Transformer, task: Text, recipe: Recipe, latent_policy: LatentPolicy
-) -> tuple[Row, Examples]:
-    """Return the nats of held-out sequences along one order, the same for every n, and the sequences."""
-    examples = held_out_examples(task, recipe)
+    test = read_split(task, config.data, "test")
+    examples = test.take(evenly(len(test.tokens), recipe.num_held_out))
     with counting("held-out likelihood", len(examples.tokens)) as report:
-        nats = nats_along_orders(
+        (nats,) = nats_along_orders(
             net,
             examples,
-            order=recipe.evaluation.order,
+            order=config.order,
             latents=recipe.cell.latents,
             seed=recipe.training.seed,
             report=report,
-            latent_policy=latent_policy,
+            latent_policy=policy_for(net, task, config),
         )
-    return entries_of(examples, nats[0], recipe), examples
-
-
-def entries_of(examples: Examples, nats: NDArray[np.float64], recipe: Recipe) -> Row:
-    """Return the entries of a row on its held-out sequences, with the nats of each (N)."""
-    assert recipe.evaluation.data is not None
     return {
-        "problems": recipe.evaluation.data.name,
+        **row,
+        "problems": config.data.name,
         "problems_sha256": fingerprint(examples),
         "held_out_nats": nats.round(4).tolist(),
         "held_out_tokens": int(examples.lengths.sum()),
     }
-
-
-def measure_text(net: Transformer, recipe: Recipe) -> Row:
-    """Return the row of generated texts, and of the nats of held-out sequences along one random order.
-
-    Raise ValueError if the model is not of text, or the evaluator model is missing.
-    """
-    data = recipe.evaluation.data
-    task = text_of_model(recipe.training.folder)
-    validation = None if data is None else read_split(task, data, "validation")
-    (row,) = evaluate_text(
-        net,
-        task,
-        recipe.evaluation,
-        find_judge(str(recipe.judge), task, validation, device_of(net)),
-    )
-    entries: Row = {"problems": None, "problems_sha256": None}
-    if data is not None and recipe.num_held_out:
-        policy = policy_for(net, task, recipe.evaluation)
-        entries, _ = measure_held_out(net, task, recipe, policy)
-    return {**row, **entries}
 
 
 def held_out(row: Row) -> float | None:
@@ -179,7 +145,10 @@ def measure(recipe: Recipe) -> Row:
         ready(recipe.problems)
     net = from_pretrained(folder).to(fastest_device())
     begun = time.perf_counter()
-    row = measure_text(net, recipe) if recipe.judge else measure_puzzles(net, recipe)
+    if recipe.judge:
+        row = measure_text(net, recipe)
+    else:
+        (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation)
     weights = read_tensor_file(folder / "model.safetensors")
     description = read_description(folder, "config.json", "run")
     training_times = read_lines(folder / TRAINING_TIMES)
@@ -198,12 +167,6 @@ def measure(recipe: Recipe) -> Row:
         "train_seconds": round(sum(entry["seconds"] for entry in training_times), 1),
         "evaluate_seconds": round(time.perf_counter() - begun, 1),
     }
-
-
-def measure_puzzles(net: Transformer, recipe: Recipe) -> Row:
-    """Return the row of solved problems."""
-    (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation)
-    return row
 
 
 def ready_model(recipe: Recipe) -> Path:
@@ -236,34 +199,24 @@ def ready(config: DataConfig) -> None:
 
 
 def train(recipe: Recipe) -> Path:
-    """Train a recipe's model to its end, and return its run directory."""
+    """Train a recipe's model to its end, and return its run directory.
+
+    The seconds of each part of its training, and the commit of the code, are appended to a file there.
+    """
     folder = recipe.training.folder
-    if is_trained(recipe):
+    if saved_step(folder) == recipe.training.steps:
         return folder
-    with timed(folder):
-        return fit(replace(recipe.training, resume="auto"))
-
-
-def is_trained(recipe: Recipe) -> bool:
-    """Return whether a recipe's model has had its last step."""
-    return recipe.imported or saved_step(recipe.training.folder) == recipe.training.steps
-
-
-@contextmanager
-def timed(folder: Path) -> Iterator[None]:
-    """Append the seconds of the block and the commit of the code, if a run exists after it."""
     begun = time.perf_counter()
     trained = True
     try:
-        yield
+        return fit(replace(recipe.training, resume="auto"))
     except LockedError:
         trained = False
         raise
     finally:
         if trained and (folder / "config.json").is_file():
-            append_line(
-                folder / TRAINING_TIMES, {"seconds": time.perf_counter() - begun, "commit": source_commit()}
-            )
+            row = {"seconds": time.perf_counter() - begun, "commit": source_commit()}
+            append_line(folder / TRAINING_TIMES, row)
 
 
 def check_together(rows: Sequence[Row], results: Path) -> None:
@@ -272,32 +225,19 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
     Raises ValueError if two rows of one model differ in its weights, two of one task in its data, or two
     of one name in the problems. Text of another tokenizer is a task of its own.
     """
-
-    def task(row: Row) -> tuple[str, object]:
-        return row["task"], row["cell"]["task"]
-
-    def problems(row: Row) -> tuple[str, int, str | int]:
-        return (
-            row["task"],
-            row["num_samples"],
-            row["problems"] or row["seed"],
-        )  # those that are made on the spot are a seed's
-
-    hashes: tuple[tuple[Callable[[Row], Hashable], Hash], ...] = (
-        (itemgetter("model"), "weights_sha256"),
-        (task, "data_sha256"),
-        (problems, "problems_sha256"),
-    )
-    for key, what in hashes:
-        first: dict[Hashable, Row] = {}
-        for row in rows:
-            other = first.setdefault(key(row), row)
+    first: dict[Hashable, Row] = {}
+    for row in rows:
+        groups: dict[Hash, Hashable] = {
+            "weights_sha256": row["model"],
+            "data_sha256": (row["task"], row["cell"]["task"]),
+            # Problems that are made on the spot are those of a seed.
+            "problems_sha256": (row["task"], row["num_samples"], row["problems"] or row["seed"]),
+        }
+        for what, group in groups.items():
+            other = first.setdefault((what, group), row)
             if row[what] != other[what]:
-                both = (
-                    f"rows {other['recipe']} and {row['recipe']} of {row['model']} differ in {what}"
-                    f" ({str(other[what])[:12]}, {str(row[what])[:12]})"
-                )
                 raise ValueError(
-                    f"{results}: {both}, so they cannot be in one table."
-                    " Remove all rows of one of the two, and they are measured again."
+                    f"{results}: rows {other['recipe']} and {row['recipe']} of {row['model']} differ in"
+                    f" {what} ({str(other[what])[:12]}, {str(row[what])[:12]}), so they cannot be in one"
+                    " table. Remove all rows of one of the two, and they are measured again."
                 )

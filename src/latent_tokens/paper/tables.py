@@ -5,11 +5,11 @@ A line is a cell with its recipes and the results that were measured.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import factorial
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
@@ -71,19 +71,14 @@ class Line:
     rows: tuple[Row, ...]
 
     @property
-    def metric(self) -> str:
-        """The key of the value in a result. An accuracy is known only if there is a result."""
-        return self.loss or str(self.rows[0]["metric"])
-
-    @property
-    def loss(self) -> str | None:
-        """The key of the value if lower is better, else None."""
-        return LOSSES.get(self.cell.task)
-
-    @property
     def is_loss(self) -> bool:
         """Whether lower is better."""
-        return self.loss is not None
+        return self.cell.task in LOSSES
+
+    @property
+    def metric(self) -> str:
+        """The key of the value in a result. An accuracy is known only if there is a result."""
+        return LOSSES.get(self.cell.task) or str(self.rows[0]["metric"])
 
     @property
     def is_text(self) -> bool:
@@ -93,11 +88,7 @@ class Line:
     @property
     def by_seed(self) -> dict[int, float]:
         """The value of each training seed: percent correct, or a loss."""
-        return {row["train_seed"]: self.value_in(row) for row in self.rows}
-
-    def value_in(self, row: Row) -> float:
-        """Return the value of a result."""
-        return value_of(row, self.metric)
+        return {row["train_seed"]: value_of(row, self.metric) for row in self.rows}
 
     def of_seeds(self, seeds: Sequence[int]) -> Line:
         """Return the line with the results of some training seeds only."""
@@ -118,13 +109,9 @@ class Line:
         """The metric in words: percent correct, or a loss without a unit."""
         return self.metric.replace("_", " ") if self.is_loss else f"{self.metric} %"
 
-    def written(self, value: float) -> str:
-        """Return a value with its digits."""
-        return f"{value:.{DIGITS.get(self.metric, 1)}f}"
-
-    def signed(self, value: float) -> str:
-        """Return a difference of two values with its sign and its digits."""
-        return f"{value:+.{DIGITS.get(self.metric, 1)}f}"
+    def written(self, value: float, sign: str = "") -> str:
+        """Return a value with its digits. With the sign "+", a difference of two values."""
+        return f"{value:{sign}.{DIGITS.get(self.metric, 1)}f}"
 
     @property
     def candidates(self) -> str:
@@ -152,8 +139,7 @@ class Line:
             return interval_over_seeds(self.values, None)
         low, high = wilson(self.mean / 100, self.num_independent)
         interval = interval_over_seeds(self.values, (100 * low, 100 * high))
-        assert interval is not None
-        return Interval(max(0.0, interval.low), min(100.0, interval.high), interval.kind)
+        return interval and Interval(max(0.0, interval.low), min(100.0, interval.high), interval.kind)
 
 
 def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
@@ -238,6 +224,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
         return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
     interval = line.interval
     bounds = "" if interval is None else f"{line.written(interval.low)} - {line.written(interval.high)}"
+    strict = [row["strict"] for row in line.rows if "strict" in row]  # only Countdown has it
     return (
         *setting,
         line.written(line.mean),
@@ -245,24 +232,18 @@ def cells_of(line: Line) -> tuple[str, ...]:
         line.unit,
         bounds,
         "" if interval is None else interval.kind,
-        mean_strict(line),
+        line.written(fmean(strict)) if strict else "",
         f"{line.num_samples:,}",
         " ".join(map(line.written, line.values)),
-        mean_cost(line, "relative_cost"),
-        mean_cost(line, "paper_cost"),
+        mean_cost(row["relative_cost"] for row in line.rows),
+        mean_cost(row["paper_cost"] for row in line.rows),
     )
 
 
-def mean_strict(line: Line) -> str:
-    """Return the mean share of strict answers over seeds, in percent. Only Countdown has one."""
-    shares = [row["strict"] for row in line.rows if "strict" in row]
-    return line.written(fmean(shares)) if shares else ""
-
-
-def mean_cost(line: Line, key: Literal["relative_cost", "paper_cost"]) -> str:
+def mean_cost(costs: Iterable[float | None]) -> str:
     """Return the mean of a relative cost over seeds. It is empty if no result has one."""
-    costs = [cost for row in line.rows if (cost := row[key]) is not None]
-    return f"{fmean(costs):.2f}x" if costs else ""
+    numbers = [cost for cost in costs if cost is not None]
+    return f"{fmean(numbers):.2f}x" if numbers else ""
 
 
 def chance(line: Line) -> str:
@@ -300,7 +281,6 @@ TEXT_HEADINGS = (
     "held-out nats per token", "difference to n = 0", "relative cost",
     "seconds", "speedup over mdm", "paper's speedup", "texts", "evaluator",
 )  # fmt: skip
-INTERVALS: tuple[tuple[Literal["ci95", "entropy_ci95"], int], ...] = (("ci95", 1), ("entropy_ci95", 2))
 TEXT_LEGEND = (
     "Perplexity of generated texts under the evaluator model, and entropy of a text's tokens in nats,"
     " both with 95% intervals over texts. Repetition "
@@ -316,45 +296,66 @@ TEXT_LEGEND = (
 
 
 def text_markdown(lines: Sequence[Line], experiment: str) -> str:
-    """Return the table of an experiment, and its legend."""
-    body = [
-        cells for line in lines for cells in (cells_of_rows(line, lines) if line.rows else [not_run(line)])
-    ]
-    return f"{as_markdown([TEXT_HEADINGS, *body])}\n{TEXT_LEGEND}\n"
+    """Return the table of an experiment with a line per training seed, and its legend."""
+    table: list[tuple[str, ...]] = [TEXT_HEADINGS]
+    for line in lines:
+        table += [text_cells(line, row, lines) for row in line.rows] or [
+            (*named(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
+        ]
+    return f"{as_markdown(table)}\n{TEXT_LEGEND}\n"
 
 
-def printed_in(line: Line) -> PrintedText | None:
+def printed_text(line: Line) -> PrintedText | None:
     """Return the paper's numbers of a line, or None."""
     return TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
 
 
-def cells_of_line(line: Line) -> tuple[str, ...]:
-    """Return the cells that name a line of the table, and the paper's numbers there."""
-    cell = line.cell
-    printed = printed_in(line)
+def named(line: Line) -> tuple[str, str, str]:
+    """Return the method and n of a line, and the paper's numbers there."""
+    number = printed_text(line)
+    latents = "" if line.cell.latents is None else str(line.cell.latents)
+    return line.cell.method, latents, "" if number is None else f"{number.perplexity} / {number.seconds}"
+
+
+def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the cells of one training seed. Other lines have its n = 0, and the seconds of mdm."""
+    nats = held_out(row)
+    first = without_latents(line, lines).get(row["train_seed"])
+    above = None if first is None else nats_above(row, first)
+    number = printed_text(line)
     return (
-        cell.method,
-        "" if cell.latents is None else str(cell.latents),
-        "" if printed is None else f"{printed.perplexity} / {printed.seconds}",
+        *named(line),
+        "" if line.recipes[0].imported else str(row["train_seed"]),
+        f"{row['perplexity']:.1f}",
+        bounds_of(row["ci95"], 1),
+        f"{row['entropy']:.2f}",
+        bounds_of(row["entropy_ci95"], 2),
+        f"{row['distinct_2']:.1f}",
+        "" if nats is None else f"{nats:.3f}",
+        "" if above is None else f"{above[0]:+.3f} ± {above[1]:.3f}",
+        f"{row['relative_cost']:.2f}x",
+        f"{row['seconds']:.3f}",
+        speedup(row, lines),
+        "" if number is None else f"{TEXT['mdm'].seconds / number.seconds:.1f}x",
+        f"{row['num_samples']:,}",
+        row["judge"],
     )
+
+
+def bounds_of(interval: Sequence[float] | None, digits: int) -> str:
+    """Return an interval as text. It is empty without one."""
+    return "" if interval is None else f"{interval[0]:.{digits}f} - {interval[1]:.{digits}f}"
 
 
 def speedup(row: Row, lines: Sequence[Line]) -> str:
     """Return how many times as fast as mdm a row was decoded. It is empty if mdm ran on other hardware."""
-    seconds = {
-        run_of(other): other["seconds"] for line in lines if line.cell.method == "mdm" for other in line.rows
-    }
+
+    def run_of(row: Row) -> tuple[object, ...]:  # all that must be equal for seconds to compare
+        return row["train_seed"], row["num_samples"], row["device"], row["threads"], row["precision"]
+
+    rows = (other for line in lines if line.cell.method == "mdm" for other in line.rows)
+    seconds = {run_of(other): other["seconds"] for other in rows}
     return f"{seconds[run_of(row)] / row['seconds']:.1f}x" if run_of(row) in seconds else ""
-
-
-def run_of(row: Row) -> tuple[object, ...]:
-    """Return all that rows must share for their seconds to compare."""
-    return row["train_seed"], row["num_samples"], row["device"], row["threads"], row["precision"]
-
-
-def not_run(line: Line) -> tuple[str, ...]:
-    """Return the cells of a line without rows."""
-    return (*cells_of_line(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
 
 
 def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
@@ -365,37 +366,3 @@ def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
         if candidate.cell.method == line.cell.method and candidate.cell.latents == 0 != line.cell.latents
     )
     return {row["train_seed"]: row for candidate in same_models for row in candidate.rows}
-
-
-def cells_of_rows(line: Line, lines: Sequence[Line]) -> list[tuple[str, ...]]:
-    """Return a line of the table for each training seed."""
-    table = []
-    first = without_latents(line, lines)
-    printed = printed_in(line)
-    for row in line.rows:
-        nats = held_out(row)
-        above = nats_above(row, first[row["train_seed"]]) if row["train_seed"] in first else None
-        intervals = (
-            "" if (bounds := row[name]) is None else f"{bounds[0]:.{digits}f} - {bounds[1]:.{digits}f}"
-            for name, digits in INTERVALS
-        )
-        perplexities, entropies = intervals
-        cells = (
-            *cells_of_line(line),
-            "" if line.recipes[0].imported else str(row["train_seed"]),
-            f"{row['perplexity']:.1f}",
-            perplexities,
-            f"{row['entropy']:.2f}",
-            entropies,
-            f"{row['distinct_2']:.1f}",
-            "" if nats is None else f"{nats:.3f}",
-            "" if above is None else f"{above[0]:+.3f} ± {above[1]:.3f}",
-            f"{row['relative_cost']:.2f}x",
-            f"{row['seconds']:.3f}",
-            speedup(row, lines),
-            "" if printed is None else f"{TEXT['mdm'].seconds / printed.seconds:.1f}x",
-            f"{row['num_samples']:,}",
-            row["judge"],
-        )
-        table.append(cells)
-    return table

@@ -16,9 +16,8 @@ from latent_tokens.paper.experiments import EXPERIMENTS, Cell, Claim
 from latent_tokens.paper.recipes import Recipe, of_cells
 from latent_tokens.paper.run import check_together
 from latent_tokens.paper.scales import BOARDS_9, SCALES, Scale
-from latent_tokens.paper.tables import ENOUGH, Interval, Line, interval_over_seeds, lines, stand_in
+from latent_tokens.paper.tables import ENOUGH, Line, interval_over_seeds, lines, stand_in
 
-TASKS = ("sudoku-gen", "sudoku-puzzle", "zebra", "countdown")
 WITH_SIDM = ("sudoku-puzzle", "zebra", "countdown")  # the tasks of Tables 1 and 4
 
 # Quotations of the paper.
@@ -46,46 +45,44 @@ PERPLEXITY_FALLS = (
 
 def claims(scale: ScaleName) -> list[Claim]:
     """Return the claims of a scale, which has some of the tasks only."""
-    has_boards_9 = BOARDS_9 in SCALES[scale].budgets
+    of_scale = SCALES[scale]
+    boards = tuple(task for task in (BOARDS_9, "sudoku-gen") if task in of_scale.budgets)
     return [
-        *printed_in_tables((BOARDS_9, *TASKS) if has_boards_9 else TASKS),
-        *printed_of_latents(SCALES[scale], has_boards_9),
-        *printed_of_windows(SCALES[scale]),
-        *printed_of_text(SCALES[scale]),
+        *in_tables((*boards, *WITH_SIDM)),
+        *on_latents(of_scale, boards),
+        *on_windows(of_scale),
+        *on_text(of_scale),
     ]
 
 
-def printed_in_tables(tasks: Sequence[str]) -> list[Claim]:
+def in_tables(tasks: Sequence[str]) -> list[Claim]:
     """Return the inequalities between the numbers of Tables 1, 3 and 4."""
     listed = [mdm_and_sidm(task, "top_prob", "Table 1") for task in WITH_SIDM]
     listed += [mdm_and_sidm(task, "uniform", "Table 4") for task in WITH_SIDM]
     for task in tasks:
-        arm = Cell(task, "arm", "left_to_right")
-        ar_mtp = Cell(task, "ar-mtp", "left_to_right")
-        uniform = Cell(task, "mdm", "uniform")
-        top_prob = Cell(task, "mdm", "top_prob")
+        cells = {
+            "arm": Cell(task, "arm", "left_to_right"),
+            "ar-mtp": Cell(task, "ar-mtp", "left_to_right"),
+            "mdm uniform": Cell(task, "mdm", "uniform"),
+            "mdm top-prob": Cell(task, "mdm", "top_prob"),
+        }
+        middle = ("mdm uniform", "ar-mtp") if task == "countdown" else ("ar-mtp", "mdm uniform")
+        pairs = [("mdm top-prob", "mdm uniform"), ("ar-mtp", "arm"), ("mdm top-prob", "ar-mtp"), middle]
         listed += [
-            Claim("mdm top-prob > mdm uniform", top_prob, uniform, "Table 3"),
-            Claim("ar-mtp > arm", ar_mtp, arm, "Table 3"),
-            Claim("mdm top-prob > ar-mtp", top_prob, ar_mtp, "Table 3"),
+            Claim(f"{first} > {second}", cells[first], cells[second], "Table 3") for first, second in pairs
         ]
-        if task == "countdown":
-            listed.append(Claim("mdm uniform > ar-mtp", uniform, ar_mtp, "Table 3"))
-        else:
-            listed.append(Claim("ar-mtp > mdm uniform", ar_mtp, uniform, "Table 3"))
     return listed
 
 
-def printed_of_latents(scale: Scale, has_boards_9: bool) -> list[Claim]:
+def on_latents(scale: Scale, boards: Sequence[str]) -> list[Claim]:
     """Return the statements on the number of latent tokens. The paper's figures print no numbers."""
-    sizes = (BOARDS_9, "sudoku-gen") if has_boards_9 else ("sudoku-gen",)
     return [
-        *(claim for task in sizes for claim in with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP))),
+        *(claim for task in boards for claim in with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP))),
         *with_latents(scale, "zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents(scale, "countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents(scale, "sudoku-puzzle", None, (None, None, GAP)),
         *with_latents(scale, "sudoku-gen", "sudoku-puzzle", (INFILLING, None, None)),
-        *(mdm_and_sidm(task, "top_prob", BETWEEN) for task in sizes),
+        *(mdm_and_sidm(task, "top_prob", BETWEEN) for task in boards),
     ]
 
 
@@ -102,7 +99,7 @@ def with_latents(
 
     `sources` are those of the three. A claim without one is not of the paper, and left out.
     """
-    k = scale.budgets[task].dial_candidates
+    k = scale.budgets[task].curve_candidates
     none = Cell(task, "scdm", "top_prob", 0, problems, k)
     every = Cell(task, "scdm", "top_prob", "all", problems, k)
     mdm = Cell(task, "mdm", "top_prob", None, problems, k)
@@ -113,38 +110,31 @@ def with_latents(
     return [Claim(text, *pair, source) for text, pair, source in listed if source is not None]
 
 
-def printed_of_windows(scale: Scale) -> list[Claim]:
+def on_windows(scale: Scale) -> list[Claim]:
     """Return the claims of Section 5.3 on Sudoku-Large, in soft loss, and the same comparisons on boards.
 
-    The paper compares windows on boards only in Figure 1.
+    More latent tokens help ar-mtp-window, and harm ar-ntp. The paper compares windows on boards only in
+    Figure 1.
     """
-    windows = scale.windows_of("sudoku-large")
-    large = windows_of("sudoku-large", windows, "<", WINDOWS_IMPROVE, WINDOWS_DEGRADE)
-    on_boards = windows_of("sudoku-gen", scale.windows_of("sudoku-gen"), ">", ON_BOARDS, None)
-    if BOARDS_9 in scale.budgets:
-        few, many = scale.windows_of(BOARDS_9)
-        better, worse = (window(BOARDS_9, "ar-mtp-window", size) for size in (many, few))
-        on_boards.append(Claim(f"ar-mtp-window-{many} > window-{few}", better, worse, ON_BOARDS))
-    few = windows[1]
+    sizes = scale.windows_of("sudoku-large")
+    few = sizes[1]
+    listed = [on_window("sudoku-large", few, many, "<", WINDOWS_IMPROVE) for few, many in pairwise(sizes)]
+    for size, larger in pairwise(sizes[1:]):
+        better, worse = (window("sudoku-large", "ar-ntp", each) for each in (size, larger))
+        listed.append(Claim(f"ar-ntp-{size} < ar-ntp-{larger}", better, worse, WINDOWS_DEGRADE))
     arm = Cell("sudoku-large", "arm", "left_to_right")
-    ahead = Claim(f"arm < ar-mtp-window-{few}", arm, window("sudoku-large", "ar-mtp-window", few), ARM_AHEAD)
-    return [*large, ahead, *on_boards]
-
-
-def windows_of(
-    task: str, windows: tuple[int, ...], sign: str, improve: str, degrade: str | None
-) -> list[Claim]:
-    """Return the claims that more latents help ar-mtp-window, and, if stated, that they harm ar-ntp."""
-    listed = []
-    for few, many in pairwise(windows):
-        better = window(task, "ar-mtp-window", many)
-        worse = window(task, "ar-mtp-window", few)
-        listed.append(Claim(f"ar-mtp-window-{many} {sign} window-{few}", better, worse, improve))
-    for few, many in pairwise(windows[1:] if degrade else ()):
-        better = window(task, "ar-ntp", few)
-        worse = window(task, "ar-ntp", many)
-        listed.append(Claim(f"ar-ntp-{few} {sign} ar-ntp-{many}", better, worse, str(degrade)))
+    ahead = window("sudoku-large", "ar-mtp-window", few)
+    listed.append(Claim(f"arm < ar-mtp-window-{few}", arm, ahead, ARM_AHEAD))
+    for task in ("sudoku-gen", BOARDS_9):
+        if task in scale.budgets:
+            listed += [on_window(task, *pair, ">", ON_BOARDS) for pair in pairwise(scale.windows_of(task))]
     return listed
+
+
+def on_window(task: str, few: int, many: int, sign: str, source: str) -> Claim:
+    """Return the claim that a window with more latent tokens is better."""
+    better, worse = (window(task, "ar-mtp-window", size) for size in (many, few))
+    return Claim(f"ar-mtp-window-{many} {sign} window-{few}", better, worse, source)
 
 
 def window(task: str, kind: str, size: int) -> Cell:
@@ -152,9 +142,9 @@ def window(task: str, kind: str, size: int) -> Cell:
     return Cell(task, f"{kind}-{size}", "left_to_right")
 
 
-def printed_of_text(scale: Scale) -> list[Claim]:
+def on_text(scale: Scale) -> list[Claim]:
     """Return the claims on generative perplexity."""
-    most = scale.texts.dial[-1]
+    most = scale.texts.latent_counts[-1]
     mdm = Cell("text", "mdm", "uniform")
     none = Cell("text", "esolm", "uniform", 0)
     every = Cell("text", "esolm", "uniform", most)
@@ -181,15 +171,6 @@ RULE = (
     " both sides have. No interval is corrected for the number of claims."
     " With k > 1 candidates, n = 0 still leaves up to k - 1 other masked tokens in the input."
 )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The mean difference of two lines over the seeds that both have, with its 95% interval."""
-
-    mean: float
-    interval: Interval | None
-    num_seeds: int
 
 
 @dataclass(frozen=True)
@@ -328,39 +309,26 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
 def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     """Return the difference with its interval, the kind of interval, and the verdict on better > worse.
 
-    For a loss a negative difference supports the claim.
+    It is over the training seeds that both have. For a loss a negative difference supports the claim.
     """
-    difference = difference_of(better, worse)
-    if difference is None:
+    better, worse = on_shared_seeds(better, worse)
+    differences = [
+        value - worse.by_seed[seed] for seed, value in better.by_seed.items() if seed in worse.by_seed
+    ]
+    if not differences:
         return "", "", "no claim: no seed in common" if better.rows and worse.rows else "not run"
-    text = better.written(difference.mean, "+")
-    interval = difference.interval
+    interval = interval_over_seeds(differences, sampling_noise(better, worse))
+    text = better.written(fmean(differences), "+")
     if interval is not None:
         text += f" ({better.written(interval.low, '+')} to {better.written(interval.high, '+')})"
-    return text, interval.kind if interval else "", decision(difference, better.is_loss)
-
-
-def decision(difference: Difference, is_loss: bool) -> str:
-    """Return the verdict in words."""
-    if difference.num_seeds < ENOUGH or difference.interval is None:
-        return f"no claim: {difference.num_seeds} seed{'s' * (difference.num_seeds > 1)}"
-    low, high, _ = difference.interval
-    if is_loss:
-        low, high = -high, -low
+    kind = interval.kind if interval else ""
+    num_seeds = len(differences)
+    if num_seeds < ENOUGH or interval is None:
+        return text, kind, f"no claim: {num_seeds} seed{'s' * (num_seeds > 1)}"
+    low, high = (-interval.high, -interval.low) if better.is_loss else (interval.low, interval.high)
     if low > 0:
-        return "yes"
-    return "undecided" if high >= 0 else "no, the reverse"
-
-
-def difference_of(first: Line, second: Line) -> Difference | None:
-    """Return the difference of two lines over the seeds that both have, or None if there is no such seed."""
-    first, second = on_shared_seeds(first, second)
-    pairs = [(value, second.by_seed[seed]) for seed, value in first.by_seed.items() if seed in second.by_seed]
-    if not pairs:
-        return None
-    differences = [value - other for value, other in pairs]
-    interval = interval_over_seeds(differences, sampling_noise(first, second))
-    return Difference(fmean(differences), interval, len(pairs))
+        return text, kind, "yes"
+    return text, kind, "undecided" if high >= 0 else "no, the reverse"
 
 
 def on_shared_seeds(first: Line, second: Line) -> tuple[Line, Line]:

@@ -99,16 +99,16 @@ def costs_of_sidm() -> str:
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """Return scdm over its numbers of latent tokens, and sidm and mdm."""
-    models = [("scdm", latents) for latents in scale.dial_of(task)] + [("sidm", None), ("mdm", None)]
-    k = scale.budgets[task].dial_candidates
+    models = [("scdm", latents) for latents in scale.latent_counts_of(task)] + [("sidm", None), ("mdm", None)]
+    k = scale.budgets[task].curve_candidates
     return [Cell(task, method, "top_prob", latents, problems, k) for method, latents in models]
 
 
-def written(scale: Scale, dial: tuple[Latents, ...]) -> list[Cell]:
+def written(scale: Scale, latent_counts: tuple[Latents, ...]) -> list[Cell]:
     """Return text models over their numbers of latent tokens, and an mdm to compare with."""
     return [
         Cell("text", "mdm", "uniform"),
-        *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in dial),
+        *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in latent_counts),
     ]
 
 
@@ -184,7 +184,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         ),
         "figure-text": Experiment(
             "Text: latent tokens added at inference",
-            lambda scale: written(scale, scale.texts.dial),
+            lambda scale: written(scale, scale.texts.latent_counts),
         ),
         "table-text": Experiment(
             "Text: with latent tokens (MDM), and without them and with a KV cache (Eso-LM)",

@@ -33,9 +33,9 @@ class Budget:
     seeds: int = 1  # how often each method is trained
     imported: bool = False
     precision: Precision | None = None  # of sampling
-    dial: tuple[Latents, ...] | None = None  # numbers of latents
+    latent_counts: tuple[Latents, ...] | None = None  # numbers of latents
     windows: tuple[int, ...] | None = None  # numbers of predicted tokens
-    dial_candidates: int | None = None  # k of figures over n, if `candidates` leave no latent tokens
+    curve_candidates: int | None = None  # k of figures over n, if `candidates` leave no latent tokens
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Texts:
     num_samples: int
     num_held_out: int  # sequences whose likelihood is measured
     methods: tuple[str, ...] = ("esolm", "scdm")
-    dial: tuple[Latents, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
+    latent_counts: tuple[Latents, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Scale:
     budgets: dict[str, Budget]
     num_samples: int
     num_thorough: int  # samples of a cell with a k of its own, of all its seeds together
-    dial: tuple[Latents, ...]
+    latent_counts: tuple[Latents, ...]
     windows: tuple[int, ...]
     texts: Texts
     precision: Precision = "fp32"  # of sampling
 
-    def dial_of(self, task: str) -> tuple[Latents, ...]:
+    def latent_counts_of(self, task: str) -> tuple[Latents, ...]:
         """Return the numbers of latent tokens of a figure of a task."""
-        return self.budgets[task].dial or self.dial
+        return self.budgets[task].latent_counts or self.latent_counts
 
     def windows_of(self, task: str) -> tuple[int, ...]:
         """Return the windows of a figure of a task."""
@@ -131,23 +131,23 @@ SCALES: Registry[Scale] = Registry(
             {
                 "sudoku-gen": smoke_budget("sudoku-6"),
                 "sudoku-puzzle": smoke_budget("sudoku-6-puzzle"),
-                "zebra": replace(smoke_budget("zebra-compact-3"), dial_candidates=2),
+                "zebra": replace(smoke_budget("zebra-compact-3"), curve_candidates=2),
                 "countdown": smoke_budget("countdown-3"),
                 "sudoku-large": smoke_budget("sudoku-4"),
                 "text": smoke_budget("text", source=pydoc_data.topics.__file__, length=16),
             },
             num_samples=4,
             num_thorough=4,
-            dial=(0, "all"),
+            latent_counts=(0, "all"),
             windows=(1, 4),
-            texts=Texts("trigrams", 4, 2, dial=(0, 4)),
+            texts=Texts("trigrams", 4, 2, latent_counts=(0, 4)),
         ),
         "cpu": Scale(
             {
                 "sudoku-gen": cpu_budget("sudoku-6", candidates=4, seeds=3, steps=3_400),
                 BOARDS_9: Budget(
                     **longer_budget("sudoku-9", 100_000, steps=4_000),
-                    dial=(0, 4, 8, 16, 32, "all"),
+                    latent_counts=(0, 4, 8, 16, 32, "all"),
                     windows=(8, 32),
                 ),
                 "sudoku-puzzle": replace(
@@ -158,12 +158,12 @@ SCALES: Registry[Scale] = Registry(
                     **longer_budget(
                         "zebra-compact-3", 300_000, "bf16", steps=8_000, warmup=300, positions="learned"
                     ),
-                    dial_candidates=2,
-                    dial=(0, 2, 4, "all"),
+                    curve_candidates=2,
+                    latent_counts=(0, 2, 4, "all"),
                 ),
                 "countdown": Budget(
                     **longer_budget("countdown-3", 400_000, "bf16", steps=12_000, warmup=500),
-                    dial=(0, 4, 8, 16, "all"),
+                    latent_counts=(0, 4, 8, 16, "all"),
                 ),
                 "sudoku-large": Budget(
                     **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=1_500), windows=(1, 4, 16, 64)
@@ -176,7 +176,7 @@ SCALES: Registry[Scale] = Registry(
             },
             num_samples=1_000,
             num_thorough=4_000,
-            dial=(0, 2, 4, 8, 16, "all"),
+            latent_counts=(0, 2, 4, 8, 16, "all"),
             windows=(1, 4, 16),
             texts=Texts("smollm2", 100, 64),
             precision="bf16",
@@ -192,7 +192,7 @@ SCALES: Registry[Scale] = Registry(
             },
             num_samples=1_000,
             num_thorough=4_000,
-            dial=(0, 4, 8, 16, 32, 64, "all"),
+            latent_counts=(0, 4, 8, 16, 32, 64, "all"),
             windows=(1, 8, 32, 128),
             texts=Texts("gpt2-large", 1_000, 0, methods=("esolm",)),
             precision="bf16",

@@ -1,4 +1,4 @@
-"""Print what a refactoring must not change: losses, samples, likelihoods, recipe hashes, version 0.1 files.
+"""Print what a refactoring must not change: losses, samples, likelihoods and recipe hashes.
 
     python scripts/fingerprints.py > tests/data/fingerprints.json    # what is checked in
     python scripts/fingerprints.py --check                      # compare; exit code 1 if anything differs
@@ -16,13 +16,10 @@ changes a choice. In that case run the script on both commits on that CPU and co
 
 import argparse
 import hashlib
-import importlib
 import json
 import math
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -33,19 +30,15 @@ from latent_tokens import (
     TASKS,
     Decoding,
     Size,
-    TrainConfig,
     Transformer,
     as_tensors,
     entropy,
     equal_parts,
-    fit,
-    from_pretrained,
     generate,
     given,
     growing,
     influence,
     left_to_right,
-    load_data,
     log_likelihood,
     loss,
     margin,
@@ -53,6 +46,11 @@ from latent_tokens import (
     relevant,
     reverse_process,
 )
+from latent_tokens.core import sampling as reference
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.recipes import every_recipe, recipes
+from latent_tokens.paper.scales import SCALES
+from latent_tokens.storage import read_lines
 from latent_tokens.tasks import configured
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,22 +59,7 @@ STORED = DATA / "fingerprints.json"
 FROZEN = DATA / "fingerprints-0.2.json"
 GONE = DATA / "gone.txt"
 RECIPES = DATA / "recipes-0.2.json"
-FILES = DATA / "v0.1"
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
-
-# Names that are not public: (today's module and name, those of the packages).
-INTERNAL = {
-    "reference generate": ("sampling.generate", "core.sampling.generate"),
-    "read_lines": ("storage.read_lines",),
-    "saved_states": ("training.checkpoint.saved_states",),
-    "page_with": ("web.page.page_with", "web.trace_page.page_with", "page.document.page_with"),
-    "speed_table": ("report.speed_table", "evaluation.report.speed_table", "bench.report.speed_table"),
-    "recipes": ("paper.recipes.recipes",),
-    "every_recipe": ("paper.recipes.every_recipe",),
-    "measured": ("paper.run.measured",),
-    "EXPERIMENTS": ("paper.experiments.EXPERIMENTS",),
-    "SCALES": ("paper.scales.SCALES",),
-}
 
 TOLERANCE = 1e-6  # of a float, relative to its size
 LONG = 200  # in sequences that may be longer, all but the last NUM_OPEN positions are given
@@ -112,17 +95,6 @@ MANY = FEW | {
     "equal parts": Decoding(1, tokens_per_step=equal_parts(5)),
     "reverse process": Decoding(1, tokens_per_step=reverse_process(5)),
 }
-
-
-def internal(name):
-    """Return the object of a name of INTERNAL from the first of its modules that has it."""
-    for path in INTERNAL[name]:
-        module, attribute = path.rsplit(".", 1)
-        try:
-            return getattr(importlib.import_module(f"latent_tokens.{module}"), attribute)
-        except (ModuleNotFoundError, AttributeError):
-            continue
-    raise ImportError(f"{name}: not found in {', '.join(INTERNAL[name])}; name its new module in INTERNAL")
 
 
 def digest(*parts):
@@ -188,7 +160,7 @@ def samples(net, method, decodings, batch):
     """Return the samples of each decoding. Those of the optimized path are listed if they differ."""
     found = {}
     for name, decoding in decodings.items():
-        found[name] = sample(internal("reference generate"), net, method, decoding, *batch)
+        found[name] = sample(reference.generate, net, method, decoding, *batch)
         fast = sample(generate, net, method, decoding, *batch)
         if fast != found[name]:
             found[f"{name}, fast path"] = fast
@@ -282,10 +254,10 @@ def examples():
 def recipe_hashes():
     """Return the recipe hashes by scale and experiment, and how many stored rows they match."""
     hashes = {}
-    for scale in internal("SCALES"):
-        for experiment in internal("EXPERIMENTS"):
+    for scale in SCALES:
+        for experiment in EXPERIMENTS:
             hashes[f"{scale}, {experiment}"] = [
-                recipe.hash for recipe in internal("recipes")(experiment, scale, Path("runs"))
+                recipe.hash for recipe in recipes(experiment, scale, Path("runs"))
             ]
     stored = stored_recipes()
     every = {name for key, names in hashes.items() if key.startswith("cpu,") for name in names}
@@ -298,7 +270,7 @@ def recipe_hashes():
 
 def stored_recipes():
     """Return the recipe hashes of the rows in results/cpu."""
-    return {row["recipe"] for row in internal("read_lines")(ROWS)}
+    return {row["recipe"] for row in read_lines(ROWS)}
 
 
 def every_recipe_hash():
@@ -307,8 +279,8 @@ def every_recipe_hash():
     Each scale and task also has the number of rows in results/cpu that its recipes find.
     """
     stored, listed = stored_recipes(), {}
-    for scale in internal("SCALES"):
-        for recipe in internal("every_recipe")(scale, Path("runs")):
+    for scale in SCALES:
+        for recipe in every_recipe(scale, Path("runs")):
             entry = listed.setdefault(f"{scale}, {recipe.cell.task}", {"rows": 0, "recipes": {}})
             entry["rows"] += recipe.hash in stored
             hashes = entry["recipes"].setdefault(name_of_cell(recipe.cell), [])
@@ -339,84 +311,12 @@ def freeze_recipes(names):
     )
 
 
-def files_of_version_0_1():
-    """Return the contents of each kind of file of version 0.1, as today's readers return them."""
-    run, rows = FILES / "run", internal("measured")(FILES / "rows.jsonl")
-    net = from_pretrained(run)
-    task, splits = load_data(FILES / "data")
-    bench = internal("speed_table")(internal("read_lines")(FILES / "bench.jsonl"))
-    traces = json.loads((FILES / "trace.json").read_text())
-    page = internal("page_with")(traces)
-    return {
-        "run": described_network(net),
-        "run, saved states": [path.name for path in internal("saved_states")(run)],
-        "run, resumed": resumed(run),
-        "run, validation losses": [
-            row["validation_loss"]
-            for row in internal("read_lines")(run / "metrics.jsonl")
-            if "validation_loss" in row
-        ],
-        "results": [
-            [row["method"], row["latents"], row["valid"]]
-            for row in internal("read_lines")(run / "results.jsonl")
-        ],
-        "data": {"task": task.name, **{split: digest(*arrays) for split, arrays in splits.items()}},
-        "rows": {name: [row["metric"], row.get(row["metric"])] for name, row in rows.items()},
-        "bench, numbers of the table": sorted(
-            {
-                number
-                for column in bench.columns
-                for cell in column.cells
-                for number in re.findall(r"[\d.,]+", cell)
-            }
-        ),
-        "trace, in a page": [
-            trace["start"]["method"] in page and str(trace["end"]["processed"]) in page for trace in traces
-        ],
-        "trace, steps": [len(trace["frames"]) for trace in traces],
-        "data rates": [[row["task"], row["rate"]] for row in internal("read_lines")(FILES / "rates.jsonl")],
-        "summary": [
-            [row["method"], row["latents"], row["valid"]]
-            for row in json.loads((FILES / "summary.json").read_text())["rows"]
-        ],
-    }
-
-
-def described_network(net):
-    """Return the method of a network, and its logits for a fixed input."""
-    with torch.no_grad():
-        logits = net(
-            torch.arange(16)[None] % 4, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool)
-        )
-    return {
-        "method": METHODS["scdm"] == net.method,
-        "max_length": net.max_length,
-        "logits": exact(logits[..., : net.mask_id].norm()),
-    }
-
-
-def resumed(run):
-    """Return the network resumed from the halfway state of a run. Its weights must equal the stored ones."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "run"
-        shutil.copytree(run, copy)
-        training = json.loads((run / "config.json").read_text())["training"]
-        fit(TrainConfig(**{**training, "out": copy, "resume": "auto"}))
-        ours, stored = from_pretrained(copy), from_pretrained(run)
-        near = [
-            torch.allclose(a, b, rtol=1e-4, atol=1e-5)
-            for a, b in zip(ours.parameters(), stored.parameters(), strict=True)
-        ]
-    return {"equal weights": all(near), **described_network(ours)}
-
-
 PARTS = {
     "methods on tasks": methods_on_tasks,
     "other decodings": other_decodings,
     "likelihoods": likelihoods,
     "examples": examples,
     "reproduce": recipe_hashes,
-    "files of version 0.1": files_of_version_0_1,
 }
 
 

@@ -1,4 +1,4 @@
-"""Values that no refactoring changes: losses, samples, recipe hashes, version 0.1 files and loss curves."""
+"""Values that no refactoring changes: losses, samples, recipe hashes and loss curves."""
 
 import json
 import sys

@@ -46,7 +46,6 @@ release-models: setup
 	rm -rf $(OUT)
 	$(RUN) demo --out $(OUT) --every-method --precision fp32 --scale $(DEMO)
 	.venv/bin/python scripts/release_models.py $(OUT)/shipped/sudoku-6-*
-	.venv/bin/python scripts/examples.py --scale $(DEMO)
 	.venv/bin/python scripts/page_examples.py --scale $(DEMO)
 
 test: setup

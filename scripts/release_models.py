@@ -8,8 +8,8 @@ The models of run directories are measured here, with their weights in bf16 as t
 with a model card are taken as they are, with the rows of results.jsonl next to them.
 
 A bundled model of the same name is replaced, and so are its rows in results.jsonl. Then the table of
-README.md and docs/latents.png are written from results.jsonl. Run scripts/examples.py afterwards: the page's
-examples depend on the weights.
+README.md and docs/latents.png are written from results.jsonl. Run scripts/page_examples.py afterwards: the
+page's examples depend on the weights.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 sys.path.append(str(ROOT / "scripts"))
 
-import examples
 import page_examples
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
@@ -31,7 +30,7 @@ KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (
 def test_examples_were_measured_with_the_bundled_weights(task):
     record = measured()[task]
     assert record["sha256"] == sha256_of(SHIPPED / record["model"] / "model.safetensors"), (
-        "run python scripts/examples.py"
+        "run python scripts/page_examples.py"
     )
     assert sum(record[kind] for kind in COMPARISONS) == record["puzzles"]
     assert record["solved"]["0"] == record["lost"] + record["both"]
@@ -203,22 +202,21 @@ def test_a_release_runs_every_script_that_records_the_weights():
         for path in (ROOT / "scripts").glob("*.py")
         if "sha256_of(SHIPPED" in path.read_text()
     ]
-    assert len(recording) == 2
+    assert len(recording) == 1
     command = ["make", "-n", "release-models", "DEMO=smoke"]
     commands = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert all(script in commands for script in (*recording, "--every-method --precision fp32 --scale smoke"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "stored", "path"),
-    [(examples, examples.MEASURED, "MEASURED"), (page_examples, PAGE_RECORD, "PAGE_RECORD")],
-)
-def test_few_puzzles_write_the_entries_of_all(script, stored, path, monkeypatch, tmp_path, capsys):
+def test_few_puzzles_write_the_entries_of_all(monkeypatch, tmp_path, capsys):
     torch.set_num_threads(1)
-    monkeypatch.setattr(script, path, tmp_path / "record.json")
-    script.main(["--scale", "smoke"])
-    record, complete = (json.loads(file.read_text()) for file in (tmp_path / "record.json", stored))
-    assert record.keys() == complete.keys()
-    assert record != complete
-    assert "olved" in capsys.readouterr().out
+    stored = {"MEASURED": page_examples.MEASURED, "PAGE_RECORD": PAGE_RECORD}
+    for name in stored:
+        monkeypatch.setattr(page_examples, name, tmp_path / name)
+    page_examples.main(["--scale", "smoke"])
+    for name, path in stored.items():
+        record, complete = (json.loads(file.read_text()) for file in (tmp_path / name, path))
+        assert record.keys() == complete.keys()
+        assert record != complete
+    assert "solved" in capsys.readouterr().out

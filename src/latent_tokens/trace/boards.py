@@ -56,7 +56,7 @@ Comparison = Literal["gained", "lost", "both", "neither"]
 EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
 
 
-MEASURED = SHIPPED / "examples.json"  # written by scripts/examples.py
+MEASURED = SHIPPED / "examples.json"  # written by scripts/page_examples.py
 
 
 COMPARISONS: dict[Comparison, str] = {

@@ -3,9 +3,9 @@
     python scripts/page_examples.py
     python scripts/page_examples.py --scale smoke      # few puzzles, to see that it runs
 
-writes examples.json (puzzles solved with and without latent tokens) and page.json (the first tab and the
-race) into src/latent_tokens/shipped, and prints the counts. It takes 5 minutes on 2 vCPUs. Run it again after the
-bundled models change: a test compares the hash of their weights with the files.
+writes examples.json (puzzles solved with and without latent tokens) and page.json (the first tab and
+the race) into src/latent_tokens/shipped, and prints the counts. It takes 5 minutes on 2 vCPUs. Run it again
+after the bundled models change: a test compares the hash of their weights with the files.
 """
 
 from __future__ import annotations

@@ -146,8 +146,6 @@ def num_bytes(task: Text, examples: Examples) -> int:
 
 
 DEFAULT_ORDERS = 4
-
-
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 
 
@@ -188,14 +186,11 @@ class LikelihoodSettings:
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
 
     def __post_init__(self) -> None:
-        if self.latents not in (None, "all"):
-            check_int("latents", self.latents, 0)
         check_choice("order", self.order, (None, "uniform", "left_to_right"))
-        if self.orders is not None:
-            check_int("orders", self.orders, 1)
-        if self.suffix is not None:
-            check_int("suffix", self.suffix, 0)
-        check_int("seed", self.seed, 0)
+        for name, least in (("latents", 0), ("orders", 1), ("suffix", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and (name, value) != ("latents", "all"):
+                check_int(name, value, least)
 
 
 def orders_of(method: Method, settings: LikelihoodSettings) -> tuple[Order, int]:
@@ -263,7 +258,9 @@ def score_continuations(
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
         lengths = (ends + suffix_of(method, settings)).clamp(max=max_length)
         tokens = nn.functional.pad(tokens, (0, int(lengths.max()) - tokens.shape[1]))  # (B, L)
-        known = torch.arange(tokens.shape[1], device=device) < num_known[:, None]
+        positions = torch.arange(tokens.shape[1], device=device)
+        known = positions < num_known[:, None]
+        is_scored = ~known & (positions < ends[:, None])
         numbers = torch.tensor([continuations[index].number for index in indices], device=device)
         rows = torch.arange(len(indices), device=device)
         draw = partial(Streams(settings.seed, numbers).uniform, rows, ends - num_known)
@@ -285,8 +282,6 @@ def score_continuations(
                 off_distribution=settings.off_distribution,
             )
             nats.append(scored.log_probabilities.sum(1).tolist())
-            is_scored = torch.arange(tokens.shape[1], device=device) >= num_known[:, None]
-            is_scored &= torch.arange(tokens.shape[1], device=device) < ends[:, None]
             is_greedy &= (scored.is_argmax | ~is_scored).all(1)
         for index, each, greedy in zip(indices, zip(*nats, strict=True), is_greedy.tolist(), strict=True):
             scores[index] = ContinuationScore(each, greedy)
@@ -310,10 +305,6 @@ def padded(continuations: Sequence[Continuation], device: torch.device) -> tuple
     """Return the sequences Int[B, L], and the lengths Int[B] of contexts and of sequences."""
     longest = max(each.length for each in continuations)
     rows = [[*each.context, *each.tokens, *[0] * (longest - each.length)] for each in continuations]
-    num_known = [len(each.context) for each in continuations]
-    ends = [each.length for each in continuations]
-    return (
-        torch.tensor(rows, device=device),
-        torch.tensor(num_known, device=device),
-        torch.tensor(ends, device=device),
-    )
+    num_known = torch.tensor([len(each.context) for each in continuations], device=device)
+    ends = torch.tensor([each.length for each in continuations], device=device)
+    return torch.tensor(rows, device=device), num_known, ends

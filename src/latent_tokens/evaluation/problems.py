@@ -37,10 +37,7 @@ from latent_tokens.tasks import (
 from latent_tokens.tasks.examples import Tokens
 
 DEFAULT_SAMPLES = 1_000
-
-
-NUM_PROBED = 64
-"""Number of examples on which the influence of a model is measured."""
+NUM_PROBED = 64  # examples on which the influence of a model is measured
 
 
 @dataclass(frozen=True)
@@ -135,11 +132,14 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
         count = config.num_samples or DEFAULT_SAMPLES
         with counting(f"making {count:,} problems", count) as report:
             problems = make_problems(task, count, config.seed, report)
-        check_enough(config.num_samples or len(problems.tokens), len(problems.tokens), task.name)
-        return problems
-    problems = read_split(task, config.data, "test")
-    count = config.num_samples or min(DEFAULT_SAMPLES, len(problems.tokens))
-    check_enough(count, len(problems.tokens), str(config.data))
+    else:
+        problems = read_split(task, config.data, "test")
+    available = len(problems.tokens)
+    count = config.num_samples or min(DEFAULT_SAMPLES, available)
+    if not 1 <= count <= available:
+        name = task.name if config.data is None else config.data
+        fix = f"Use at most num_samples={available}." if available else "Make a data set that has some."
+        raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems. {fix}")
     return problems.take(slice(count))
 
 
@@ -163,17 +163,6 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     return examples
 
 
-def check_enough(count: int, available: int, name: str) -> None:
-    """Raise ValueError if a test split has fewer problems than `count`."""
-    if not available:
-        raise ValueError(f"{name} has no problems in the test split. Make a data set that has some.")
-    if not 1 <= count <= available:
-        raise ValueError(
-            f"num_samples={count}: the test split of {name} has {available} problems. "
-            f"Use at most num_samples={available}."
-        )
-
-
 def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPolicy:
     """Return the latent policy of a config. `relevant` measures the model's influence on validation examples.
 
@@ -182,7 +171,11 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     """
     if config.latent_policy != "relevant":
         return POLICIES[config.latent_policy or "nearest"]
-    examples = probe_examples(task, config)
+    examples = None
+    if config.data is not None:
+        examples = read_split(task, config.data, "validation")
+    elif isinstance(task, Task):
+        examples = make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")
     if examples is None or not len(examples.tokens):
         raise ValueError(
             f"latent_policy=relevant: {task.name} has no validation examples. "
@@ -196,15 +189,6 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
             net, net.method, batch.tokens, batch.known, generator, lengths=batch.lengths, report=report
         )
     return relevant(table)
-
-
-def probe_examples(task: Language, config: EvalConfig) -> Examples | None:
-    """Return validation examples, generated without a data set; None if the task cannot generate."""
-    if config.data is not None:
-        return read_split(task, config.data, "validation")
-    if not isinstance(task, Task):
-        return None
-    return make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")
 
 
 @dataclass(frozen=True)

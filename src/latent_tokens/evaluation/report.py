@@ -33,13 +33,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-
 CHARACTERS_PER_INCH = 17  # of a caption
-
-
 NO_BREAK = "\N{NO-BREAK SPACE}"
-
-
 ORDER_NAMES = {
     "top_prob": "top-prob",
     "margin": "margin",
@@ -68,14 +63,12 @@ def table(rows: Sequence[Row], title: str) -> Table:
             order_in_words(row),
             str(row["candidates"]),
             labeled(row["latents"], row.get("off_distribution", False)),
-        ]
-        cells += [
             f"{metric_of(row):.1f}",
             "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"]),
+            *([f"{row['entropy']:.2f}"] if of_text else []),
+            f"{row['relative_cost']:.2f}x",
+            *([f"{row['samples_per_second']:.3g}"] if timed else []),
         ]
-        cells += [f"{row['entropy']:.2f}"] if of_text else []
-        cells += [f"{row['relative_cost']:.2f}x"]
-        cells += [f"{row['samples_per_second']:.3g}"] if timed else []
         sheet.add_row(*cells, end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row))
     return sheet
 
@@ -115,24 +108,15 @@ def figure(
     axes = sheet.subplots()
     draw_points(axes, curve, marker="o", linestyle="-")
     for row in curve:
-        axes.annotate(
-            f"n = {row['latents']}",
-            (row["relative_cost"], row["valid"]),
-            (7, -13),
-            textcoords="offset points",
-            fontsize=9,
-        )
+        at = (row["relative_cost"], row["valid"])
+        axes.annotate(f"n = {row['latents']}", at, (7, -13), textcoords="offset points", fontsize=9)
     for row in references:
         draw_points(axes, [row], marker="D", linestyle="none")
     for row in (curve[-1], *references):
         at = (row["relative_cost"], row["valid"])
+        color = METHOD_COLORS[row["method"]]
         axes.annotate(
-            row["method"].upper(),
-            at,
-            (9, 4),
-            textcoords="offset points",
-            color=METHOD_COLORS[row["method"]],
-            weight="bold",
+            row["method"].upper(), at, (9, 4), textcoords="offset points", color=color, weight="bold"
         )
     axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))
     axes.margins(x=0.08)
@@ -183,23 +167,14 @@ def wrapped(line: str, width: int) -> str:
     return "\n".join(parts).replace(NO_BREAK, " ")
 
 
-Measurement = dict[str, str | float | None]
-"""A result row whose values are numbers and texts."""
-
-
+Measurement = dict[str, str | float | None]  # a result row whose values are numbers and texts
 Paths = Sequence[str | Path]
-
-
 FIRST_COLUMNS = (
     "run", "task", "method", "size", "train_seed", "train_steps", "order", "candidates", "latents",
     "candidates_setting", "latents_setting", "metric", "value", "ci_low", "ci_high", "num_samples",
     "relative_cost",
 )  # fmt: skip
-
-
 INTEGERS = ("train_seed", "train_steps", "candidates", "latents", "num_samples", "length", "seed")
-
-
 NEEDED = ("task", "method", "order", "latents", "candidates", "metric", "ci95", "num_samples")
 
 
@@ -295,27 +270,20 @@ def measurements_of(file: Path) -> list[Measurement]:
 def measurement(row: Mapping[str, Any]) -> Measurement:
     """Return a row with its metric as `value`. Lists and nested entries are left out."""
     low, high = row["ci95"] or (None, None)
-    length = row.get("length")
+    plain = {
+        name: value for name, value in row.items() if value is None or isinstance(value, str | float | int)
+    }
+    for name in ("candidates", "latents"):
+        plain[f"{name}_setting"] = str(row[name])
+        number = row.get("length") if row[name] == "all" else row[name]
+        plain[name] = number if isinstance(number, int) else None  # None for a rule
     return {
-        **{
-            name: value
-            for name, value in row.items()
-            if value is None or isinstance(value, str | float | int)
-        },
-        **{f"{name}_setting": str(row[name]) for name in ("candidates", "latents")},
-        **{name: whole_number(row[name], length) for name in ("candidates", "latents")},
+        **plain,
         "value": row[row["metric"]],
         "ci_low": low,
         "ci_high": high,
         "commit": (row.get("made_with") or {}).get("commit"),
     }
-
-
-def whole_number(setting: int | str, length: int | None) -> int | None:
-    """Return n or k of a row as a number: "all" is the length of the sequence, a rule is None."""
-    if setting == "all":
-        return length
-    return setting if isinstance(setting, int) else None
 
 
 def of_metric(rows: list[Measurement], metric: str) -> list[Measurement]:

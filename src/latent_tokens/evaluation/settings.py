@@ -53,7 +53,6 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
         ValueError: the method or the order does not support a setting.
     """
     order = order_for(method, task, config)
-    check_supported(method, order, config)
     block = block_in(order)
     if block is not None:
         schedule: Order | None = blockwise(block)
@@ -62,7 +61,18 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
     else:
         schedule = ORDERS.get(order)
     k: Count | None = growing if config.candidates == "growing" else config.candidates
-    if not is_adaptive(order):
+    if is_adaptive(order) and method.is_left_to_right:
+        raise ValueError(
+            f"order={order} is not supported by {name_of(method)}: it decodes the next token. "
+            "Use order=left_to_right, or a mdm or scdm model."
+        )
+    if not is_adaptive(order) and k not in (None, 1) and not method.is_left_to_right:
+        raise ValueError(
+            f"candidates={config.candidates} with order={order}: this order decodes its next token. "
+            "Use candidates=1, or order=top_prob."
+        )
+    check_latents(method, config)
+    if k is None and not is_adaptive(order):
         k = 1
     temperature = getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
     top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
@@ -80,42 +90,15 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
     )
 
 
-def check_supported(method: Method, order: str, config: SamplingConfig) -> None:
-    """Raise ValueError for a setting that the method or the order does not support."""
-    name = name_of(method)
-    k = config.candidates
+def check_latents(method: Method, config: SamplingConfig) -> None:
+    """Raise ValueError if all masked tokens are candidates, and none is left to be a latent token."""
     n = config.latents
-    adaptive = is_adaptive(order)
-    leaves_none = k == "all" and method.latent_control != "none" and n not in (None, 0)
-    refusals = (
-        (
-            adaptive and method.is_left_to_right,
-            f"order={order} is not supported by {name}: it decodes the next token. "
-            "Use order=left_to_right, or a mdm or scdm model.",
-        ),
-        (
-            not adaptive and k not in (None, 1) and method.is_left_to_right,
-            f"candidates={k} is not supported by {name}: it decodes the next token. Use candidates=1.",
-        ),
-        (
-            not adaptive and k not in (None, 1),
-            f"candidates={k} with order={order}: this order decodes its next token. "
-            "Use candidates=1, or order=top_prob.",
-        ),
-        (
-            not adaptive and bool(config.confidence_noise),
-            f"confidence_noise={config.confidence_noise} with order={order}: this order decodes its next "
-            "token. Use order=top_prob, or leave confidence_noise out.",
-        ),
-        (
-            leaves_none and (n != "all" or method.latent_control == "free"),
+    is_set = n is not None and n != 0 and method.latent_control != "none"
+    if config.candidates == "all" and is_set and (n != "all" or method.latent_control == "free"):
+        raise ValueError(
             f"latents={n} with candidates=all: all masked tokens are candidates, so none is a latent token. "
-            f"Use candidates={DEFAULT_CANDIDATES}, or latents=0.",
-        ),
-    )
-    for is_refused, message in refusals:
-        if is_refused:
-            raise ValueError(message)
+            f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
+        )
 
 
 def is_adaptive(order: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,7 @@ from torch import nn
 from latent_tokens import processes
 from latent_tokens.checkpoints.directory import check_fits, from_pretrained
 from latent_tokens.checks import changed
-from latent_tokens.configs import EvalConfig, Precision
+from latent_tokens.configs import EvalConfig
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
 from latent_tokens.core.denoiser import unwrap
@@ -141,22 +142,60 @@ def evaluate(
     config = with_protocol(net, task, config)
     decodings = checked_decodings(net, task, config)
     problems = find_problems(task, config)
-    model = in_precision(net, config.precision)
-    warn_if_slow(config.precision, device_of(net))
+    of_problems: Row = {
+        "problems": config.data.name if config.data else None,
+        "problems_sha256": fingerprint(problems),
+    }
+    if protocol is not None:
+        of_problems["protocol"] = protocol
+    score = partial(scored, task, problems)
+    return measure(net, task, config, decodings, problems, score, of_problems, adjust=adjust, on_row=on_row)
 
-    # Measure one row per number of latent tokens.
-    problems_sha256 = fingerprint(problems)
-    rows = []
+
+def measure(
+    net: Transformer,
+    task: Language,
+    config: EvalConfig,
+    decodings: Sequence[Decoding],
+    problems: Examples,
+    score: Callable[[Tokens], Row | None],
+    of_problems: Row,
+    *,
+    adjust: Adjust | None = None,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Return one row per decoding: a sample of each problem, and its cost.
+
+    `score` returns the metrics of all samples, or None on a rank that has no row. `of_problems` are the
+    entries on the problems. `adjust` and `on_row` are as for `evaluate`.
+    """
+    net.eval()
+    model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
+    warn_if_slow(config.precision, device_of(net))
+    rows: list[Row] = []
     with processes.limit_threads(config.threads):
         policy = policy_for(model, task, config)
-        for decoding in decodings:
-            adjusted = replace(decoding, latent_policy=policy)
+        for checked in decodings:
+            decoding = replace(checked, latent_policy=policy)
             if adjust is not None:
-                adjusted = adjust(model, task, adjusted)
-            row = measure(model, task, problems, problems_sha256, config, adjusted)
-            rows.append(row if protocol is None else {**row, "protocol": protocol})
+                decoding = adjust(model, task, decoding)
+            samples, costs = answer(model, problems, config, decoding)
+            scores = score(samples)
+            if scores is None:
+                continue
+            row: Row = {
+                **row_settings(net.method, task, config, decoding),
+                **scores,
+                **costs,
+                **of_problems,
+                "precision": config.precision,
+                "made_with": provenance(),
+                "units": 2,
+                **trained_run(net),
+            }
+            rows.append(row)
             if processes.is_main():
-                on_row(rows[-1])
+                on_row(row)
     return rows
 
 
@@ -175,48 +214,19 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
     return decodings
 
 
-def in_precision(net: Transformer, precision: Precision) -> Transformer:
-    """Return the net in eval mode, copied if the precision is bf16."""
-    net.eval()
-    return deepcopy(net).bfloat16() if precision == "bf16" else net
-
-
-def measure(
-    net: Transformer,
-    task: Task,
-    problems: Examples,
-    problems_sha256: str,
-    config: EvalConfig,
-    decoding: Decoding,
-) -> Row:
-    """Return one row: a sample for each problem, scored."""
-    samples, costs = answer(net, problems, config, decoding)
+def scored(task: Task, problems: Examples, samples: Tokens) -> Row:
+    """Return the metrics of the samples of some problems."""
     means = {name: float(values.mean()) for name, values in scores_of(task, samples, problems).items()}
     share = means[task.metric]
     scores = {name: percent(mean) if name in SHARES else round(mean, 4) for name, mean in means.items()}
     row = {
-        **row_settings(net.method, task, config, decoding),
         "metric": task.metric,
         **scores,
         task.metric: round(100 * share, 2),
         "ci95": [round(100 * bound, 2) for bound in wilson(share, len(samples))],
         "num_samples": len(samples),
-        **costs,
-        "problems": config.data.name if config.data else None,
-        "problems_sha256": problems_sha256,
-        **origin(net, config),
     }
     return cast(Row, row)
-
-
-def origin(net: Transformer, config: EvalConfig) -> Row:
-    """Return the entries of a row on the software that measured it, and on the training of its model."""
-    return {
-        "precision": config.precision,
-        "made_with": provenance(),
-        "units": 2,
-        **trained_run(net),
-    }
 
 
 def answer(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,12 +19,10 @@ from torch import Tensor
 from latent_tokens import processes
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
-from latent_tokens.evaluation.evaluate import answer, checked_decodings, in_precision, origin
+from latent_tokens.evaluation.evaluate import checked_decodings, measure
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
-from latent_tokens.evaluation.problems import device_of, policy_for, read_split, text_problems
+from latent_tokens.evaluation.problems import read_split, text_problems
 from latent_tokens.evaluation.rows import Row, percent
-from latent_tokens.evaluation.settings import row_settings
-from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
@@ -322,27 +319,11 @@ def evaluate_text(
     decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = text_problems(net, task, count)
-    model = in_precision(net, config.precision)
-    warn_if_slow(config.precision, device_of(net))
 
-    # Measure one row per number of latent tokens.
-    rows: list[Row] = []
-    with processes.limit_threads(config.threads):
-        policy = policy_for(model, task, config)
-        for decoding in decodings:
-            chosen = replace(decoding, latent_policy=policy)
-            samples, costs = answer(model, problems, config, chosen)
-            if not processes.is_main():
-                continue
-            row: Row = {
-                **row_settings(net.method, task, config, chosen),
-                **judged(task, samples, judge),
-                **costs,
-                **origin(net, config),
-            }
-            rows.append(row)
-            on_row(row)
-    return rows
+    def score(samples: Tokens) -> Row | None:
+        return judged(task, samples, judge) if processes.is_main() else None
+
+    return measure(net, task, config, decodings, problems, score, {}, on_row=on_row)
 
 
 def judged(task: Text, samples: Tokens, judge: Judge) -> Row:

@@ -17,7 +17,7 @@ from latent_tokens.evaluation.text import (
     distinct,
     entropy,
     evaluate_text,
-    find_judge,
+    find_evaluator,
     perplexity,
 )
 from latent_tokens.sizes import Size
@@ -60,7 +60,7 @@ def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
     assert nats == pytest.approx([model.nats(held_out[row])[1:].sum() for row in (0, 2)])
     assert (judge.name, counts.tolist(), sum(done)) == ("trigrams of 2 held-out sequences", [2, 2], 2)
     with pytest.raises(ValueError, match="Name a data set with a validation split"):
-        find_judge("trigrams", Text(3), Examples.of(held_out[:0], 0))
+        find_evaluator("trigrams", Text(3), Examples.of(held_out[:0], 0))
 
 
 def test_intervals_of_a_mean_and_of_a_ratio():
@@ -221,13 +221,13 @@ def test_texts_of_the_readout_left_begin_with_an_end_of_document():
 
 def test_a_judge_that_is_not_there_says_so(tmp_path):
     with pytest.raises(ValueError, match="learns from held-out text"):
-        find_judge("trigrams", Text(8), None)
+        find_evaluator("trigrams", Text(8), None)
     with pytest.raises(
         ValueError,
         match=r"must be a directory or a name on the Hub with a causal .* or use judge=smollm2 or "
         r"judge=trigrams",
     ):
-        find_judge(str(tmp_path), Text(8), None)
+        find_evaluator(str(tmp_path), Text(8), None)
 
 
 def test_student_needs_two_values():

@@ -434,7 +434,7 @@ def test_claims_compare_the_same_seeds_of_the_same_weights():
 
 
 def test_claims_on_text_are_those_of_the_evaluator():
-    verdicts = claims_table("cpu", RUNS, measured(ROWS), judge="trigrams").splitlines()
+    verdicts = claims_table("cpu", RUNS, measured(ROWS), evaluator="trigrams").splitlines()
     (line,) = (line for line in verdicts if line.startswith("| text | mdm < esolm n=0 |"))
     assert "| not run | not run |" in line
 
@@ -517,7 +517,7 @@ def test_recipes_of_the_published_setting(name):
     for recipe in recipes(name, "paper", Path("runs")):
         if recipe.cell.task == "text":
             assert recipe.imported
-            assert (recipe.judge, recipe.training.folder.name) == (
+            assert (recipe.evaluator, recipe.training.folder.name) == (
                 "gpt2-large",
                 f"text-{recipe.cell.method}-imported",
             )
@@ -585,7 +585,7 @@ def test_caption_of_text_names_its_training_seeds(few, tmp_path):
     """The mean of two seeds has no interval over texts."""
     config, _ = few
     rows = measured(config.out / "smoke" / "rows.jsonl")
-    shown = lines(recipes("figure-text", "smoke", config.runs, judge="trigrams"), rows)
+    shown = lines(recipes("figure-text", "smoke", config.runs, evaluator="trigrams"), rows)
     twice = [replace(line, rows=(*line.rows, {**line.rows[0], "train_seed": 1})) for line in shown]
     captions = {
         "95% intervals over texts or held-out sequences, one training seed": shown,

@@ -25,7 +25,7 @@ def config(tmp_path):
 
 def works_of(config):
     results = config.out / config.scale / "rows.jsonl"
-    return plan(recipes(config.experiment, config.scale, config.runs, judge="trigrams"), results), results
+    return plan(recipes(config.experiment, config.scale, config.runs, evaluator="trigrams"), results), results
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, po
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, judged_by
 from latent_tokens.evaluation.settings import check_policy, decoding_for
-from latent_tokens.evaluation.text import evaluate_text, judge_of
+from latent_tokens.evaluation.text import evaluate_text, evaluator_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
@@ -275,7 +275,7 @@ class Model:
         """
         config = changed(EvalConfig(), settings)
         if isinstance(self.task, Text):
-            judge_model = judge_of(evaluator, config, self.task, device_of(self.net))
+            judge_model = evaluator_of(evaluator, config, self.task, device_of(self.net))
             rows = evaluate_text(self.net, self.task, config, judge_model)
         elif evaluator is not None:
             raise ValueError(

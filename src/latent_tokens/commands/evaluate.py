@@ -54,7 +54,7 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.evaluation.problems import device_of
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.rows import append_result, judged_by, with_hash
-    from latent_tokens.evaluation.text import evaluate_text, judge_of
+    from latent_tokens.evaluation.text import evaluate_text, evaluator_of
     from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 
@@ -86,7 +86,7 @@ def run_evaluate(command: Evaluate) -> int:
                 log(tracked(row), row.get("train_steps"))
 
         if isinstance(task, Text):
-            judge = judge_of(command.judge, config, task, device_of(net))
+            judge = evaluator_of(command.judge, config, task, device_of(net))
             rows = evaluate_text(net, task, config, judge, on_row=on_row)
         else:
             rows = evaluate(net, task, config, on_row=on_row)

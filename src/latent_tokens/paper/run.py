@@ -25,7 +25,7 @@ from latent_tokens.evaluation.rows import (
     check_equal,
     read_results,
 )
-from latent_tokens.evaluation.text import evaluate_text, find_judge
+from latent_tokens.evaluation.text import evaluate_text, find_evaluator
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.processes import fastest_device
@@ -49,7 +49,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     if not isinstance(task, Text):
         raise ValueError(f"{folder}: is a model of {task.name}, not of text")
     validation = None if config.data is None else read_split(task, config.data, "validation")
-    evaluator = find_judge(str(recipe.judge), task, validation, device_of(net))
+    evaluator = find_evaluator(str(recipe.evaluator), task, validation, device_of(net))
     (row,) = evaluate_text(net, task, config, evaluator)
     if config.data is None or not recipe.num_held_out:
         return {**row, "problems": None, "problems_sha256": None}
@@ -145,7 +145,7 @@ def measure(recipe: Recipe) -> Row:
         ready(recipe.problems)
     net = from_pretrained(folder).to(fastest_device())
     begun = time.perf_counter()
-    if recipe.judge:
+    if recipe.evaluator:
         row = measure_text(net, recipe)
     else:
         (row,) = evaluate(net, task_of(recipe.data), recipe.evaluation)

@@ -42,7 +42,7 @@ class Budget:
 class Texts:
     """The measurement of a model of text: an evaluator model, generated texts, and held-out likelihood."""
 
-    judge: str
+    evaluator: str
     num_samples: int
     num_held_out: int  # sequences whose likelihood is measured
     methods: tuple[str, ...] = ("esolm", "scdm")

@@ -91,10 +91,10 @@ __all__ = [
     "description",
     "differing_settings",
     "errors_of",
-    "form",
     "hash_rows",
     "joined",
     "named",
+    "signature",
     "split_by_key",
     "task_or_named",
 ]
@@ -154,7 +154,7 @@ def differing_settings(task: Language, entries: Mapping[str, Json]) -> dict[str,
     return {name: (own[name], entries[name]) for name in names if own[name] != entries[name]}
 
 
-def form(task: Language) -> str:
+def signature(task: Language) -> str:
     """Return the properties that a data set and a model must share. How puzzles are made may differ."""
     if isinstance(task, Text):
         settings = f"padding=none, tokenizer={task.tokenizer} ({task.fingerprint})"

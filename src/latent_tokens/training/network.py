@@ -39,7 +39,7 @@ from latent_tokens.network.hf import Adapter, HuggingFaceDenoiser, add_lora, che
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
-from latent_tokens.tasks import TASKS, Examples, Language, Text, described, form
+from latent_tokens.tasks import TASKS, Examples, Language, Text, described, signature
 from latent_tokens.training.data import check_tokenizer
 from latent_tokens.training.resume import RESTORE_HINT
 
@@ -326,9 +326,11 @@ def check_form(start: str | Path, folder: Path, task: Language) -> None:
     name = entries.get("name") if isinstance(entries, dict) else None
     if name not in (*TASKS, Text.name) or task.name not in (*TASKS, Text.name):
         return
-    learned = form(described(entries, folder))
-    if learned != form(task):
-        raise ValueError(f"start={start}: learned {learned}, not {form(task)}. Use a model of {task.name}.")
+    learned = signature(described(entries, folder))
+    if learned != signature(task):
+        raise ValueError(
+            f"start={start}: learned {learned}, not {signature(task)}. Use a model of {task.name}."
+        )
 
 
 def rebuilt(resumed: Entries, folder: Path) -> Transformer:

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from latent_tokens import (
     METHODS,
-    TASKS,
     Decoding,
     EvalConfig,
     Transformer,
@@ -28,7 +27,7 @@ from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import check_decoding, is_off_distribution
 from latent_tokens.paper.recipes import evaluation_content
 from latent_tokens.sharing.card import figures
-from latent_tokens.sharing.generation import LatentTokensGenerationConfig
+from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 from latent_tokens.sizes import Size
 from latent_tokens.trace.drawing import set_title
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
@@ -231,12 +230,13 @@ def test_traces_and_their_pictures_are_labeled(model, puzzle):
     assert "off_distribution" not in plain["start"]["settings"]
 
 
-def test_generation_config_of_transformers_allows_n():
-    task = TASKS["sudoku-4"]
-    config = LatentTokensGenerationConfig(num_latent_tokens=2, off_distribution=True)
-    assert config.decoding(METHODS["mdm"], task).latents == 2
+def test_generate_of_transformers_allows_n():
+    model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-mdm")
+    board = torch.full((1, 36), 6)
+    assert model.generate(board, latents=2, tokens_per_step=9, off_distribution=True).off_distribution
+    assert not model.generate(board, tokens_per_step=9).off_distribution
     with pytest.raises(ValueError, match="latents=2 is not supported by mdm"):
-        LatentTokensGenerationConfig(num_latent_tokens=2).decoding(METHODS["mdm"], task)
+        model.generate(board, latents=2)
 
 
 def test_bench_decodes_with_n_after_all_masked_tokens(pico):

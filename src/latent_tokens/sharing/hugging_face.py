@@ -1,46 +1,40 @@
-"""Our networks as models of transformers: loss, generation, loading and saving."""
+"""Our networks as models of transformers: inputs, loss, samples, loading and saving."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForMaskedLM,
-    GenerationConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import MaskedLMOutput
-from transformers.utils.hub import convert_file_size_to_int
 
 from latent_tokens.checkpoints.directory import build, check_is_ours
 from latent_tokens.checkpoints.files import check_can_build, check_fingerprint, find, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import is_adapted
 from latent_tokens.checkpoints.layouts import read_json
+from latent_tokens.configs import NumCandidates, NumLatents, SamplingConfig
+from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.layout import Layout
+from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.sharing.collator import weighted_cross_entropy
-from latent_tokens.sharing.generation import (
-    GeneratedOutput,
-    GenerationSettings,
-    LatentTokensGenerationConfig,
-    StepCallback,
-    check_settings,
-    decode_masked,
-    known_task,
-    seed_from,
-)
+from latent_tokens.sharing.collator import IGNORED_LABEL, weighted_cross_entropy
+from latent_tokens.sharing.generation import GeneratedOutput, decode_masked
 from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
-from latent_tokens.sharing.model_inputs import arranged_logits, attended_slots, mean_nats
+from latent_tokens.tasks import TASKS, Language, Text
+
+HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
+NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: the name that it has here
+PREFIX = "net."  # of the names of weights in the class, which a directory does not have
+FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
+LONGEST_NAMES = 200  # characters of an error
 
 
 class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
@@ -59,15 +53,6 @@ class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
         super().__init__(**entries)
 
 
-HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
-
-
-PREFIX = "net."
-
-
-NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: the name that it has here
-
-
 class LatentTokensForMaskedLM(PreTrainedModel):
     """A `latent_tokens.Transformer`, `self.net`, with its method, as a masked language model."""
 
@@ -77,6 +62,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     _no_split_modules = ["Block"]  # noqa: RUF012
     _tied_weights_keys = {}  # noqa: RUF012
     supports_gradient_checkpointing = True
+    net: Transformer
 
     def __init__(self, config: LatentTokensConfig) -> None:
         super().__init__(config)
@@ -95,17 +81,28 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         Raises:
             ValueError: its weights or its logits are not those that were saved.
         """
+        # Find the directory. The hash of its weights is checked, as transformers does not.
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
         subfolder = kwargs.pop("subfolder", "")
         fetch_model = partial(fetch, subfolder=subfolder, **options)
         folder = find(pretrained_model_name_or_path, fetch_model) / subfolder
         check_directory(folder)
-        has_dtype = "torch_dtype" in kwargs  # the older name of dtype, which transformers still reads
-        dtype = {} if has_dtype else {"dtype": torch.float32}
+
+        # Open it with transformers, which reads the older name torch_dtype too.
+        dtype = {} if "torch_dtype" in kwargs else {"dtype": torch.float32}
         arguments = {"key_mapping": NEW_SPELLING, **dtype, **kwargs, "output_loading_info": True}
         model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
-        check_loaded(model, folder, loading_info, kwargs.get("quantization_config") is not None)
+
+        # Compare its weights and logits with the config. Quantization and adapters of peft change logits.
+        wrong = str({kind: sorted(map(str, names)) for kind, names in loading_info.items() if names})
+        if any(loading_info.values()):
+            problem = f"its weights are not those of its config ({wrong[:LONGEST_NAMES]})"
+            raise ValueError(f"{folder}: {problem}. Save the model again.")
+        tolerance = FINGERPRINT_TOLERANCE.get(model.dtype)
+        has_adapter = getattr(model, "_hf_peft_config_loaded", False)
+        if tolerance is not None and "quantization_config" not in kwargs and not has_adapter:
+            check_fingerprint(model.net, getattr(model.config, "fingerprint", None), folder, tolerance)
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
         return (model, loading_info) if with_loading_info else model
@@ -117,8 +114,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
         A Trainer loads the files of its checkpoints so, and leaves out what it does not know.
         """
-        names = {name: name if name.startswith(PREFIX) else PREFIX + name for name in state_dict}
-        renamed = {names[name]: weight for name, weight in state_dict.items()}
+        renamed = {PREFIX + name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
         return super().load_state_dict(renamed, strict, assign)
 
     def save_pretrained(  # type: ignore[override]
@@ -126,26 +122,41 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         save_directory: str | Path,
         is_main_process: bool = True,
         state_dict: dict[str, Tensor] | None = None,
-        dtype: torch.dtype | None = None,
         push_to_hub: bool = False,
-        **options: Unpack[SavingOptions],
+        *,
+        dtype: torch.dtype | None = None,
+        repo_id: str | None = None,
+        commit_message: str = "A model of latent-tokens",
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        save_function: Callable[..., object] | None = None,
+        max_shard_size: int | str | None = None,
+        safe_serialization: bool = True,
+        save_peft_format: bool = True,
     ) -> None:
-        """Write a model directory with its card, as `net.save_pretrained` does.
+        """Write a model directory with its card: all weights in one file of safetensors.
 
-        With push_to_hub=True upload it as `repo_id`, by default the name of the directory.
-
-        Raises:
-            ValueError: a keyword of transformers has a value that this format does not support.
+        With push_to_hub=True upload it as `repo_id`, by default the name of the directory. Tools pass the
+        last four arguments. They have no meaning for this format.
         """
-        check_saving(self.net, options)
+        if not is_main_process:
+            return
         net = self.net
         if state_dict is not None:
             net = deepcopy(net)
             net.load_state_dict({name.removeprefix(PREFIX): weight for name, weight in state_dict.items()})
-        if is_main_process:
-            save_pretrained(net, save_directory, dtype=dtype)
-        if is_main_process and push_to_hub:
-            self.push_to_hub(options.get("repo_id") or Path(save_directory).name, **for_hub(options))
+        save_pretrained(net, save_directory, dtype=dtype)
+        if push_to_hub:
+            self.push_to_hub(
+                repo_id or Path(save_directory).name,
+                commit_message=commit_message,
+                private=private,
+                token=token,
+                revision=revision,
+                create_pr=create_pr,
+            )
 
     def push_to_hub(  # type: ignore[override]
         self,
@@ -171,18 +182,6 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     def get_input_embeddings(self) -> nn.Module:
         """Return the embedding of tokens and MASK."""
         return self.net.embedding
-
-    def resize_token_embeddings(  # type: ignore[override]
-        self,
-        new_num_tokens: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        mean_resizing: bool = True,
-    ) -> nn.Module:
-        """Return the embedding. Raise ValueError for another number of tokens, as MASK must be the last."""
-        if pad_to_multiple_of is not None or new_num_tokens not in (None, self.config.vocab_size):
-            size = f"new_num_tokens={new_num_tokens}, pad_to_multiple_of={pad_to_multiple_of}"
-            raise ValueError(f"{size}: must be {self.config.vocab_size}, as MASK is the last token")
-        return self.get_input_embeddings()
 
     def get_output_embeddings(self) -> nn.Module:
         """Return the head. Its weights are not tied to the embedding."""
@@ -214,7 +213,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             weights: weight of each label (B, S). With weights, `loss` is the weighted sum instead.
 
         Raises:
-            ValueError: an input has the wrong shape or is out of range.
+            ValueError: positions are out of range or occur twice.
         """
         net = self.net
         if attention_mask is not None and attention_mask.dim() == 4:
@@ -224,70 +223,73 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             logits, predicted = arranged_logits(net, input_ids, position_ids, attention_mask)
         if labels is None:
             return MaskedLMOutput(logits=logits)
-        if weights is None:
-            loss = mean_nats(logits, labels, predicted, net.vocab_size)
-        else:
-            loss = weighted_cross_entropy(logits, labels, weights)
-        return MaskedLMOutput(loss=loss, logits=logits)
+        if weights is not None:
+            return MaskedLMOutput(loss=weighted_cross_entropy(logits, labels, weights), logits=logits)
+        scored = predicted & (labels != IGNORED_LABEL)
+        total = F.cross_entropy(logits[scored].float(), labels[scored].long(), reduction="sum")
+        return MaskedLMOutput(loss=total / scored.sum().clamp(min=1), logits=logits)
 
     def generate(
         self,
         input_ids: Tensor,
-        generation_config: GenerationConfig | None = None,
         *,
         attention_mask: Tensor | None = None,
-        callback_on_step_end: StepCallback | None = None,
+        latents: NumLatents | None = None,
+        candidates: NumCandidates | None = None,
+        order: str | None = None,
+        tokens_per_step: int | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+        off_distribution: bool = False,
+        on_step: Callable[[Step], object] | None = None,
         output_trace: bool = False,
-        return_dict_in_generate: bool = True,
-        generator: torch.Generator | None = None,
-        **settings: Unpack[GenerationSettings],
-    ) -> GeneratedOutput | Tensor:
+    ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
-        A setting of `GenerationSettings` that is None has the value of `generation_config`, or the
-        default of `latent-tokens sample`. Row b has the random numbers of (seed, b), counted after each row
-        is repeated `num_return_sequences` times.
+        A setting that is None has the default of `latent-tokens sample`. Row b has the random numbers of
+        (seed, b).
 
         Args:
             input_ids: tokens and MASK (B, L).
-            generation_config: settings. Settings given to the call take precedence.
             attention_mask: 0 at padding (B, L), at the end of a row.
-            callback_on_step_end: called after each step as callback(model, step, t, {"sequences": ...}).
-                t is the largest fraction of masked tokens in a row before the step.
-            output_trace: return every step.
-            return_dict_in_generate: return the sequences with a record of their decoding as attributes.
-            generator: draws the seed.
-            settings: those of `GenerationSettings`.
+            latents: the number of latent tokens (n), or "all".
+            candidates: the number of candidates (k), "all" or "growing".
+            order: top_prob, margin, entropy, uniform, left_to_right or blockwise:N.
+            tokens_per_step: tokens decoded per step.
+            temperature: sampling temperature. 0 takes the most likely token.
+            top_p: nucleus of the samples.
+            seed: seed of the samples.
+            off_distribution: allow any n for a method whose n is fixed in training.
+            on_step: called after each step with its `Step`.
+            output_trace: record every step in `trace`.
 
         Raises:
-            ValueError: a setting is unknown, out of range or not supported by the method.
+            ValueError: a setting is out of range or not supported by the method.
+
+        Example:
+            >>> model.generate(input_ids, latents=4, candidates=8).nfe
+            36
         """
-        check_settings(settings)
-        config = LatentTokensGenerationConfig(**settings).with_defaults(generation_config)
-        decoding = config.decoding(self.net.method, known_task(self.config))
-        seed = seed_from(config.settings["seed"], generator)
-        repeats = config.settings["num_return_sequences"] or 1
-        attended = attended_slots(input_ids, attention_mask).repeat_interleave(repeats, dim=0)
-        repeated_ids = input_ids.repeat_interleave(repeats, dim=0)
-        output = decode_masked(
-            self, repeated_ids, attended, decoding, seed, callback_on_step_end, output_trace
+        config = SamplingConfig(
+            latents=latents,
+            candidates=candidates,
+            order=order,
+            tokens_per_step=tokens_per_step,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+            off_distribution=off_distribution,
         )
-        return output if return_dict_in_generate else output.sequences
+        decoding = decoding_for(self.net.method, known_task(self.config), config)
+        attended = attended_slots(input_ids, attention_mask)
+        check_positions(self.net, torch.arange(input_ids.shape[1], device=input_ids.device), attended)
+        return decode_masked(self.net, input_ids, attended, decoding, seed, on_step, output_trace)
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)
-
-
 AutoModel.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
-
-
 AutoModelForMaskedLM.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
-
-
-FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
-
-
-MAX_NAMES = 200  # characters
 
 
 def check_directory(folder: Path) -> None:
@@ -299,83 +301,93 @@ def check_directory(folder: Path) -> None:
         if is_adapted(config):
             problem = "its network is a model of transformers"
             raise ValueError(f"{folder}: {problem}. Open it with load({str(folder)!r}).")
-    if (folder / "model.safetensors").is_file():  # checks its hash; transformers reads other files too
+    if (folder / "model.safetensors").is_file():
         read_tensor_file(folder / "model.safetensors")
 
 
-def check_loaded(
-    model: PreTrainedModel,
-    folder: Path,
-    loading_info: Mapping[str, Collection[str]],
-    is_quantized: bool,
-) -> None:
-    """Raise ValueError if weights are missing or unexpected, or have other logits."""
-    wrong = {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
-    if wrong:
+def known_task(config: PretrainedConfig) -> Language:
+    """Return the task whose decoding defaults a model has, or None for a task of another package."""
+    name = str((getattr(config, "task", None) or {}).get("name"))
+    return Text() if name == Text.name else cast(Language, TASKS.get(name))
+
+
+def attended_slots(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Return which slots (B, S) are not padding."""
+    if attention_mask is None:
+        return torch.ones_like(input_ids, dtype=torch.bool)
+    return attention_mask.bool()
+
+
+def check_positions(net: Transformer, positions: Tensor, attended: Tensor) -> None:
+    """Raise ValueError if positions of slots (S) or (B, S) are out of range or occur twice in a row."""
+    ordered = positions.expand_as(attended).masked_fill(~attended, -1).sort(dim=1).values
+    is_twice = (ordered.diff(dim=1) == 0) & (ordered[:, 1:] >= 0)
+    is_outside = attended & ((positions < 0) | (positions >= net.max_length))
+    if is_twice.any() or is_outside.any():
         raise ValueError(
-            f"{folder}: its weights are not those of its config ({str(wrong)[:MAX_NAMES]}). "
-            "Save the model again."
-        )
-    tolerance = FINGERPRINT_TOLERANCE.get(model.dtype)
-    has_adapter = getattr(model, "_hf_peft_config_loaded", False)  # transformers loads one of peft, too
-    if tolerance is not None and not is_quantized and not has_adapter:
-        net = cast(Transformer, model.net)
-        check_fingerprint(net, getattr(model.config, "fingerprint", None), folder, tolerance)
-
-
-class HubOptions(TypedDict, total=False):
-    """Those that `push_to_hub` takes too."""
-
-    commit_message: str
-    private: bool | None
-    token: str | bool | None
-    revision: str | None
-    create_pr: bool
-
-
-class SavingOptions(HubOptions, total=False):
-    """The arguments of `save_pretrained` that transformers, accelerate and peft pass beside its own."""
-
-    # Used.
-    max_shard_size: int | str  # the weights are one file, refused if it is larger
-    repo_id: str  # the name on the hub, with push_to_hub=True
-
-    # Refused, but for one value.
-    safe_serialization: bool
-    variant: str | None
-    distributed_checkpoint: bool
-
-    # Without meaning: the file has one format, and adapters are not saved here.
-    save_function: Callable[..., object]
-    save_original_format: bool
-    save_peft_format: bool
-
-
-REQUIRED = {  # the value that is allowed, and why
-    "safe_serialization": (True, "the weights are always in safetensors"),
-    "variant": (None, "the weights are always in model.safetensors"),
-    "distributed_checkpoint": (False, "one process writes the weights"),
-}
-
-
-def check_saving(net: nn.Module, options: SavingOptions) -> None:
-    """Raise TypeError for an unknown keyword, and ValueError for a value that the directory cannot have."""
-    unknown = sorted(set(options) - set(SavingOptions.__annotations__))
-    if unknown:
-        raise TypeError(f"{unknown[0]}: no argument of save_pretrained")
-    for name, (value, reason) in REQUIRED.items():
-        if options.get(name, value) != value:
-            raise ValueError(f"{name}={options.get(name)}: is not supported, as {reason}. Leave it out.")
-    num_bytes = sum(weight.numel() * weight.element_size() for weight in net.parameters())
-    largest = options.get("max_shard_size")
-    if largest is not None and num_bytes > convert_file_size_to_int(largest):
-        raise ValueError(
-            f"max_shard_size={largest}: the weights are one file of {num_bytes:,} bytes. Set it higher."
+            f"position_ids: must be different and from 0 to {net.max_length - 1}. Cut the input."
         )
 
 
-def for_hub(options: SavingOptions) -> HubOptions:
-    """Return the keywords that `push_to_hub` takes."""
-    return cast(
-        HubOptions, {name: value for name, value in options.items() if name in HubOptions.__annotations__}
-    )
+def arranged_logits(
+    net: Transformer, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the logits (B, S, V + 1) of slots in any order, and which of them (B, S) predict a token.
+
+    Raises:
+        ValueError: positions are out of range or occur twice.
+    """
+    method = net.method
+    attended = attended_slots(input_ids, attention_mask)
+    if position_ids is None:
+        position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
+    check_positions(net, position_ids, attended)
+    tokens, layout, slot_of = arrange(net, input_ids.long(), position_ids.long(), attended)
+
+    # The logits of the arranged slots, in the order of the input.
+    logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
+    logits = exclude_mask_token(net.mask_id, logits)  # (B, S, V + 1)
+    predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
+    return logits.gather(1, slot_of[..., None].expand_as(logits)), predicted.gather(1, slot_of)
+
+
+def arrange(
+    net: Transformer, input_ids: Tensor, positions: Tensor, attended: Tensor
+) -> tuple[Tensor, Layout, Tensor]:
+    """Arrange slots as the method expects them: [clean | masked | padding], each in the order of the input.
+
+    Args:
+        net: the network with its method.
+        input_ids: tokens and MASK (B, S).
+        positions: the positions of the slots, (S) or (B, S).
+        attended: which slots (B, S) are not padding.
+
+    Returns:
+        The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the arranged input
+        for each slot of `input_ids`.
+
+    Raises:
+        ValueError: the clean tokens are not a prefix, and the readout is shifted.
+    """
+    method = net.method
+    positions = positions.expand_as(input_ids).masked_fill(~attended, 0)
+    is_masked = attended & (input_ids == net.mask_id)
+    slots = (2 * ~attended + is_masked).argsort(dim=1, stable=True)  # (B, S)
+
+    # The slots that take part. A shifted readout reads no further than the first masked one.
+    num_clean = (attended & ~is_masked).sum(1)
+    num_visible = method.max_visible(is_masked.sum(1))
+    if method.readout == "shifted":
+        num_visible = num_visible.clamp(max=1)
+    layout = Layout(positions.gather(1, slots), num_clean, num_clean + num_visible)
+    if method.readout == "shifted" and (layout.positions != layout.slots)[layout.shown].any():
+        raise ValueError(
+            "input_ids: its tokens are not a prefix, and a shifted readout only continues one. "
+            "Use scdm or mdm to infill."
+        )
+
+    # The tokens by position.
+    rows = torch.arange(len(input_ids), device=input_ids.device)[:, None].expand_as(input_ids)
+    tokens = torch.full((len(input_ids), net.max_length), net.mask_id, device=input_ids.device)
+    tokens[rows[attended], positions[attended]] = input_ids[attended]
+    return tokens, layout, slots.argsort(1)

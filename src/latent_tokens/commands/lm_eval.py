@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional
 
@@ -16,8 +16,6 @@ from latent_tokens.commands.shared import OwnCode
 
 if TYPE_CHECKING:
     from lm_eval.tasks import TaskManager
-
-    from latent_tokens.sharing.lm_eval import ModelInfo
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager
     return manager
 
 
-def likelihood_lines(info: ModelInfo) -> list[str]:
+def likelihood_lines(info: dict[str, Any]) -> list[str]:
     """Return a line for each type of request: nats per token and bits per byte."""
     from latent_tokens.evaluation.rows import labeled
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NotRequired, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from jaxtyping import Int
@@ -24,44 +22,27 @@ from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import Continuation, LikelihoodSettings, orders_of, padded, suffix_of
 from latent_tokens.network.check import eval_mode
 from latent_tokens.network.fast import generate
-from latent_tokens.progress import counting
-from latent_tokens.sharing.text_model import (
-    ChatMessage,
-    Pair,
-    TextModel,
-    TransformersCodec,
-    open_model,
-    score_pairs,
-)
+from latent_tokens.sharing.text_model import Pair, TextModel, open_model, score_pairs
+from latent_tokens.storage import Json
 from latent_tokens.tasks import Text
+
+try:
+    from lm_eval.api.model import TemplateLM
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+    from tqdm import tqdm  # type: ignore[import-untyped]
+except ImportError as error:
+    raise ImportError(
+        f"{error.name} is not installed. Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'",
+        name=error.name,
+    ) from None
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
-class LikelihoodRow(TypedDict):
-    """The likelihood of all requests of a type. A half interval is None for one order."""
-
-    requests: int
-    tokens: int
-    bytes: int
-    nats_per_token: float
-    nats_per_token_half_interval: float | None
-    bits_per_byte: float
-    bits_per_byte_half_interval: float | None
-
-
-class ModelInfo(TypedDict):
-    """The settings of an evaluation, and the likelihoods by type of request."""
-
-    method: str
-    order: str
-    orders: int
-    latents: int | str
-    suffix: int
-    seed: int
-    likelihood: dict[str, LikelihoodRow]
-    off_distribution: NotRequired[bool]  # true if n leaves out masked tokens that each input had in training
+AUTO_BATCH_SIZE = 8
+DEFAULT_MAX_TOKENS = 256  # as in lm-eval, or half of the positions of a shorter model
+MAX_TOKENS_NAMES = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+SUPPORTED = ("until", "do_sample", "temperature", "top_p", *MAX_TOKENS_NAMES)
 
 
 @dataclass
@@ -80,10 +61,10 @@ class LikelihoodTotal:
         self.tokens += tokens
         self.num_bytes += len(text.encode())
 
-    def row(self) -> LikelihoodRow:
-        """Return the means over orders, with half of their 95% intervals over orders."""
+    def row(self) -> dict[str, Json]:
+        """Return the means over orders, with half of their 95% intervals, None for one order."""
         per_token = [-nats / self.tokens for nats in self.nats]
-        mean = sum(per_token) / len(per_token)
+        mean = fmean(per_token)
         half = half_interval(per_token) if len(per_token) > 1 else None
         bits_per_nat_per_token = self.tokens / self.num_bytes / math.log(2)
         return {
@@ -97,30 +78,6 @@ class LikelihoodTotal:
         }
 
 
-GenerationValue = str | list[str] | int | float | bool | None
-
-
-DEFAULT_MAX_TOKENS = 256  # as in lm-eval, or half of the positions of a shorter model
-
-
-MAX_TOKENS_NAMES = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-
-
-SUPPORTED = ("until", "do_sample", "temperature", "top_p", *MAX_TOKENS_NAMES)
-
-
-class Request(Protocol):
-    """A request of lm-eval: the arguments of a method of its models."""
-
-    args: tuple[str, ...]
-
-
-class GenerationRequest(Protocol):
-    """A request of lm-eval for generated text: the context, and `generation_kwargs` of the task."""
-
-    args: tuple[str, dict[str, GenerationValue]]
-
-
 @dataclass(frozen=True)
 class GenerationSettings:
     """The settings of the answer to a request."""
@@ -131,7 +88,7 @@ class GenerationSettings:
     top_p: float
 
 
-def generation_settings(values: Mapping[str, GenerationValue], max_length: int) -> GenerationSettings:
+def generation_settings(values: Mapping[str, Any], max_length: int) -> GenerationSettings:
     """Return the settings of a task's `generation_kwargs`.
 
     Generation is greedy unless they ask for sampling: by do_sample, or else by a temperature above 0.
@@ -139,29 +96,24 @@ def generation_settings(values: Mapping[str, GenerationValue], max_length: int) 
     Raises:
         ValueError: a setting is not supported, or leaves no room for a context.
     """
-    for name in values:
-        if name not in SUPPORTED:
-            raise ValueError(
-                f"generation_kwargs: {name} is not supported. Use {', '.join(SUPPORTED[:4])} or max_gen_toks."
-            )
+    unknown = [name for name in values if name not in SUPPORTED]
+    if unknown:
+        raise ValueError(f"generation_kwargs: {unknown[0]} is not supported. Use {', '.join(SUPPORTED[:5])}.")
     until = values.get("until") or []
-    stops = [until] if isinstance(until, str) else cast(list[str], until)
+    stops = [until] if isinstance(until, str) else until
     limits = [values[name] for name in MAX_TOKENS_NAMES if values.get(name) is not None]
-    max_tokens = limits[0] if limits else min(DEFAULT_MAX_TOKENS, max_length // 2)
-    check_int("max_gen_toks", max_tokens, 1)
-    if cast(int, max_tokens) >= max_length:
-        raise ValueError(
-            f"max_gen_toks={max_tokens}: the model has {max_length} positions, and the context needs some. "
-            "Use fewer."
-        )
+    max_tokens = int(limits[0]) if limits else min(DEFAULT_MAX_TOKENS, max_length // 2)
+    if not 1 <= max_tokens < max_length:
+        problem = f"the model has {max_length} positions, and the context needs some"
+        raise ValueError(f"max_gen_toks={max_tokens}: {problem}. Use 1 to {max_length - 1}.")
     temperature = values.get("temperature")
-    is_sampled = bool(temperature) if values.get("do_sample") is None else bool(values["do_sample"])
-    sampling_temperature = 1.0 if temperature is None else float(cast(float, temperature))
+    do_sample = values.get("do_sample")
+    is_sampled = bool(temperature if do_sample is None else do_sample)
     return GenerationSettings(
         until=tuple(stop for stop in stops if stop),
-        max_tokens=cast(int, max_tokens),
-        temperature=sampling_temperature if is_sampled else 0.0,
-        top_p=float(cast(float, values.get("top_p") or 1.0)),
+        max_tokens=max_tokens,
+        temperature=(1.0 if temperature is None else float(temperature)) if is_sampled else 0.0,
+        top_p=float(values.get("top_p") or 1.0),
     )
 
 
@@ -211,8 +163,18 @@ def continue_contexts(
         tokens, num_known, lengths = padded(rows, model.device)
         known = torch.arange(tokens.shape[1], device=model.device) < num_known[:, None]  # (B, L)
 
+        def is_finished(
+            lines: Int[Tensor, " A"], tokens: Int[Tensor, "A L"], starts: Tensor = num_known
+        ) -> bool:
+            for start, line in zip(starts[lines].tolist(), tokens.tolist(), strict=True):
+                ids, is_at_end = decoded(model, line[start : start + num_new])
+                if not is_at_end and not is_decided(model.codec.decode(ids), settings.until):
+                    return False
+            return True
+
         # Decode them.
         net = model.fed_with(first)
+        stream = torch.tensor([row.number for row in rows], device=model.device)
         with eval_mode(cast(Denoiser, net)):
             generated = generate(
                 net,
@@ -221,9 +183,9 @@ def continue_contexts(
                 known,
                 decoding,
                 seed,
-                rows=torch.tensor([row.number for row in rows], device=model.device),
+                rows=stream,
                 lengths=lengths,
-                stop=partial(all_decided, model, settings, num_known),
+                stop=is_finished,
             )
         for index, start, line in zip(indices, num_known.tolist(), generated.tokens.tolist(), strict=True):
             ids, _ = decoded(model, line[start : start + num_new])
@@ -231,39 +193,11 @@ def continue_contexts(
     return [texts[index] for index in range(len(contexts))]
 
 
-def all_decided(
-    model: TextModel,
-    settings: GenerationSettings,
-    starts: Int[Tensor, " B"],
-    rows: Int[Tensor, " A"],
-    tokens: Int[Tensor, "A L"],
-) -> bool:
-    """Return whether no later token changes the text of a row (a `Stop`)."""
-    for start, line in zip(starts[rows].tolist(), tokens.tolist(), strict=True):
-        ids, is_at_end = decoded(model, line[start : start + settings.max_tokens])
-        if not is_at_end and not is_decided(model.codec.decode(ids), settings.until):
-            return False
-    return True
-
-
 def decoded(model: TextModel, tokens: list[int]) -> tuple[list[int], bool]:
     """Return (the tokens up to the first that ends the text or is masked, whether the text ends there)."""
     ends = (model.codec.end, unwrap(model.net).mask_id)
     length = next((index for index, token in enumerate(tokens) if token in ends), len(tokens))
     return tokens[:length], model.codec.end in tokens[length : length + 1]
-
-
-try:
-    from lm_eval.api.model import TemplateLM
-    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-except ImportError as error:
-    raise ImportError(
-        f"{error.name} is not installed. Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'",
-        name=error.name,
-    ) from None
-
-
-AUTO_BATCH_SIZE = 8
 
 
 class LatentTokensLM(TemplateLM):  # type: ignore[misc]
@@ -279,7 +213,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
     Args:
         model: a run directory, a model directory, a name on the hub, or a network with `method` and
             `max_length`. A directory of transformers is opened as an autoregressive model, `arm`.
-        tokenizer: the text task or the tokenizer of a network. None for a path or a name.
+        tokenizer: the text task or the tokenizer of a network. A path or a name has its own.
         latents: the number of latent tokens (n) or "all". None is the method's own.
         order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes so.
         orders: the number of random orders of a continuation. None is 4.
@@ -321,7 +255,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         # Open the model, and check the settings against its method.
         self.settings = LikelihoodSettings(latents, order, orders, suffix, seed, off_distribution)
-        self.rows_at_once = rows_at_once(batch_size)
+        self.batch_size = AUTO_BATCH_SIZE if batch_size == "auto" else int(batch_size)
+        check_int("batch_size", self.batch_size, 1)
         self.model = open_model(model, tokenizer, base)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
         self.decoding = Decoding(latents=latents, order=self.schedule, off_distribution=off_distribution)
@@ -332,8 +267,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         # The attributes that lm-eval reads.
         self._device = self.model.device
         self.max_length = self.model.max_length
-        codec = self.model.codec
-        self.tokenizer = codec.tokenizer if isinstance(codec, TransformersCodec) else None
+        self.tokenizer = self.model.codec.tokenizer
         self.totals: dict[str, LikelihoodTotal] = {}
 
     @property
@@ -353,17 +287,28 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
         """Return the tokens of a text. With None, the tokenizer decides whether special tokens are added."""
-        return self.model.encode(string, add_special_tokens)
+        return self.model.codec.encode(string, add_special_tokens)
 
-    def apply_chat_template(self, chat_history: list[ChatMessage], add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
         """Return a chat as one text. Raise ValueError if the model has no chat template."""
-        return self.model.codec.chat(chat_history, add_generation_prompt)
+        if self.tokenizer is None:
+            raise ValueError("apply_chat_template: this model has no chat template. Leave it out.")
+        return str(
+            self.tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+        )
 
-    def get_model_info(self) -> ModelInfo:
+    def get_model_info(self) -> dict[str, Any]:
         """Return the settings, and by type of request the likelihood of all requests so far."""
         method = self.model.method
         latents = self.settings.latents
-        info: ModelInfo = {
+        info: dict[str, Any] = {
             "method": name_of(method),
             "order": "left_to_right" if is_left_to_right(self.schedule) else "uniform",
             "orders": self.num_orders,
@@ -382,8 +327,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         disable_tqdm: bool = False,
     ) -> list[tuple[float, bool]]:
         pairs = [(context, tokens) for _, context, tokens in requests]
-        with shown("loglikelihood", len(pairs), disable_tqdm) as report:
-            scores = score_pairs(self.model, pairs, self.settings, self.rows_at_once, report)
+        with tqdm(total=len(pairs), desc="loglikelihood", disable=disable_tqdm) as progress:
+            scores = score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update)
         answers = []
         for (texts, _, tokens), score in zip(requests, scores, strict=True):
             self.total("loglikelihood").add(score.nats, len(tokens), texts[1])
@@ -391,7 +336,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
         return answers
 
-    def loglikelihood_rolling(self, requests: Sequence[Request], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Return the log-probability of each text, in windows of the model's length.
 
         Each token is predicted once. Its context is at least one token, as for lm-eval's own models.
@@ -399,8 +344,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         texts = [request.args[0] for request in requests]
         windows = [self.windows(text) for text in texts]
         pairs = [pair for each in windows for pair in each]
-        with shown("loglikelihood_rolling", len(pairs), disable_tqdm) as report:
-            scores = iter(score_pairs(self.model, pairs, self.settings, self.rows_at_once, report))
+        with tqdm(total=len(pairs), desc="loglikelihood_rolling", disable=disable_tqdm) as progress:
+            scores = iter(score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update))
         answers = []
         for text, each in zip(texts, windows, strict=True):
             nats = tuple(map(sum, zip(*(next(scores).nats for _ in each), strict=True)))
@@ -410,19 +355,16 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         return answers
 
     def windows(self, text: str) -> list[Pair]:
-        """Return a text in windows. Raise ValueError if it is empty."""
+        """Return the windows of a text, each with the tokens before it and those that it predicts."""
         pairs = get_rolling_token_windows(
             token_list=self.tok_encode(text),
             prefix_token=self.prefix_token_id,
             max_seq_len=self.model.rolling_length,
             context_len=1,
         )
-        windows = [make_disjoint_window(pair) for pair in pairs]
-        if not windows:
-            raise ValueError("loglikelihood_rolling: a text has no tokens. Remove it from the task.")
-        return windows
+        return [make_disjoint_window(pair) for pair in pairs]
 
-    def generate_until(self, requests: Sequence[GenerationRequest], disable_tqdm: bool = False) -> list[str]:
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Return the generated text of each request, up to its first stop string or the end of the text.
 
         Request i draws from the random stream (seed, i), so an answer does not depend on its batch.
@@ -430,17 +372,17 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         settings = [generation_settings(request.args[1], self.max_length) for request in requests]
         contexts = [self.tok_encode(request.args[0]) or [self.prefix_token_id] for request in requests]
         answers: dict[int, str] = {}
-        with shown("generate_until", len(requests), disable_tqdm) as report:
+        with tqdm(total=len(requests), desc="generate_until", disable=disable_tqdm) as progress:
             for each in dict.fromkeys(settings):
                 indices = [index for index, other in enumerate(settings) if other == each]
-                for start in range(0, len(indices), self.rows_at_once):
-                    batch = indices[start : start + self.rows_at_once]
+                for start in range(0, len(indices), self.batch_size):
+                    batch = indices[start : start + self.batch_size]
                     given = [contexts[index] for index in batch]
                     texts = continue_contexts(
                         self.model, given, batch, each, self.decoding, self.settings.seed
                     )
                     answers |= zip(batch, texts, strict=True)
-                    report(len(batch))
+                    progress.update(len(batch))
         for index, request in enumerate(requests):
             self.cache_hook.add_partial("generate_until", request.args, answers[index])
         return [answers[index] for index in range(len(requests))]
@@ -448,22 +390,3 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
     def total(self, kind: str) -> LikelihoodTotal:
         """Return the total of a type of request."""
         return self.totals.setdefault(kind, LikelihoodTotal())
-
-
-def rows_at_once(batch_size: int | str) -> int:
-    """Return the batch size of lm-eval: a number, or "auto". Raise ValueError for another value."""
-    if batch_size == "auto":
-        return AUTO_BATCH_SIZE
-    number = int(batch_size) if isinstance(batch_size, str) and batch_size.isdecimal() else batch_size
-    check_int("batch_size", number, 1)
-    return int(number)
-
-
-@contextmanager
-def shown(kind: str, total: int, disable: bool) -> Iterator[Callable[[int], None]]:
-    """Yield a function that moves a progress bar, or does nothing."""
-    if disable:
-        yield lambda done: None
-        return
-    with counting(kind, total) as report:
-        yield report

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
@@ -17,7 +17,6 @@ from latent_tokens.checkpoints.directory import check_fits, from_pretrained, lea
 from latent_tokens.checkpoints.files import check_attributes, find
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
-from latent_tokens.checks import first_line
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.evaluation.likelihood import (
@@ -33,37 +32,8 @@ from latent_tokens.tasks import Text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
-ChatMessage = dict[str, str]
-
-
-class Codec(Protocol):
-    """Text as the tokens that a model receives."""
-
-    @property
-    def name(self) -> str:
-        """The name of the tokenizer."""
-
-    @property
-    def starts_inputs(self) -> bool:
-        """Whether every input begins with `start`, as in training."""
-
-    @property
-    def start(self) -> int:
-        """The token in front of a text."""
-
-    @property
-    def end(self) -> int:
-        """The token that ends a text."""
-
-    def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
-        """Return the tokens of a text. With None, the tokenizer decides whether special tokens are added."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of tokens, without special ones."""
-
-    def chat(self, messages: list[ChatMessage], add_generation_prompt: bool) -> str:
-        """Return a chat as one text. Raise ValueError if the model has no chat template."""
+Pair = tuple[list[int], list[int]]
+"""The tokens of a context and of its continuation."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +42,31 @@ class TextCodec:
 
     task: Text
     starts_inputs = True
+    tokenizer = None
 
     @property
     def name(self) -> str:
+        """The name of the tokenizer."""
         return f"{self.task.tokenizer} ({self.task.fingerprint})"
 
     @property
     def start(self) -> int:
+        """The token in front of a text."""
         return self.task.coder.end
 
     @property
     def end(self) -> int:
+        """The token that ends a text."""
         return self.task.coder.end
 
     def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
+        """Return the tokens of a text."""
         (ids,) = self.task.coder.encode([text])
         return [self.start, *ids.tolist()] if add_special_tokens else ids.tolist()
 
     def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens."""
         return self.task.coder.decode(ids)
-
-    def chat(self, messages: list[ChatMessage], add_generation_prompt: bool) -> str:
-        raise ValueError("apply_chat_template: this model has no chat template. Leave it out.")
 
 
 @dataclass(frozen=True)
@@ -109,62 +82,34 @@ class TransformersCodec:
 
     def __post_init__(self) -> None:
         if self.tokenizer.eos_token_id is None:
-            raise ValueError("tokenizer: has no EOS token. Set tokenizer.eos_token.")
+            raise ValueError("tokenizer: has no EOS token. Set its eos_token.")
 
     @property
     def name(self) -> str:
+        """The name of the tokenizer."""
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
     @property
     def start(self) -> int:
+        """The token in front of a text, BOS or else EOS."""
         bos = self.tokenizer.bos_token_id
         return int(self.end if bos is None else bos)
 
     @property
     def end(self) -> int:
+        """The token that ends a text."""
         return int(self.tokenizer.eos_token_id)
 
     def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
+        """Return the tokens of a text. With None, the tokenizer decides whether special tokens are added."""
         if add_special_tokens is None and text.startswith(str(self.tokenizer.decode([self.start]))):
             add_special_tokens = False
         settings = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
         return [int(token) for token in self.tokenizer.encode(text, **settings)]
 
     def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of tokens, without special ones."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
-
-    def chat(self, messages: list[ChatMessage], add_generation_prompt: bool) -> str:
-        if not self.tokenizer.chat_template:
-            raise ValueError("apply_chat_template: this model has no chat template. Leave it out.")
-        return str(
-            self.tokenizer.apply_chat_template(
-                messages,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt,
-            )
-        )
-
-
-def read_codec(folder: Path) -> TransformersCodec:
-    """Return the tokenizer of a directory of transformers. Raise ValueError if it cannot be read."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:  # of files that others wrote: anything
-        raise ValueError(
-            f"{folder}: its tokenizer cannot be read ({first_line(error)}). Copy it again."
-        ) from None
-    if tokenizer.eos_token_id is None:
-        raise ValueError(
-            f"{folder}: its tokenizer has no EOS token. Name eos_token in tokenizer_config.json."
-        )
-    return TransformersCodec(tokenizer)
-
-
-Pair = tuple[list[int], list[int]]
-"""The tokens of a context and of its continuation."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +117,7 @@ class TextModel:
     """A network with its method, and the tokens of its text."""
 
     net: nn.Module
-    codec: Codec
+    codec: TextCodec | TransformersCodec
     method: Method
     max_length: int
 
@@ -196,29 +141,15 @@ class TextModel:
         """The number of tokens that a window of a long text predicts, after one token of context."""
         return self.max_length if self.feeds_first else self.max_length - 1 - self.codec.starts_inputs
 
-    def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
-        """Return the tokens of a text, as the codec does. Raise ValueError if the network lacks one."""
-        tokens = self.codec.encode(text, add_special_tokens)
-        num_tokens = cast(int, cast(nn.Module, unwrap(self.net)).vocab_size)
-        if max(tokens, default=0) >= num_tokens:
-            problem = f"makes token {max(tokens):,}, and the model has {num_tokens:,} tokens"
-            raise ValueError(f"tokenizer: {problem}. Use the one that the model was trained with.")
-        return tokens
-
     def fitted(self, context: Sequence[int], num_new: int) -> list[int]:
         """Return the last tokens of a context, so that it and the new tokens fit into the network.
 
-        It keeps its first token if every input begins so.
-
-        Raises:
-            ValueError: the new tokens leave no room for a context.
+        It keeps its first token if every input begins so. Raises ValueError if there is no room for it.
         """
         room = self.max_length + self.feeds_first - num_new
         if room < 1 + self.codec.starts_inputs:
-            raise ValueError(
-                f"{num_new:,} tokens after the context: the model has {self.max_length:,} positions. "
-                "Use shorter texts."
-            )
+            problem = f"the model has {self.max_length:,} positions"
+            raise ValueError(f"{num_new:,} tokens after the context: {problem}. Use shorter texts.")
         if not self.codec.starts_inputs:
             return list(context[-room:])
         start = self.codec.start
@@ -229,7 +160,7 @@ class TextModel:
         """Return the network, its first slot receiving a token instead of BOS. It shares the weights."""
         if first is None:
             return self.net
-        fed = copy.copy(cast(HuggingFaceDenoiser, unwrap(self.net)))
+        fed = copy(cast(HuggingFaceDenoiser, unwrap(self.net)))
         fed.bos_id = first
         return fed
 
@@ -274,57 +205,52 @@ def score_pairs(
     return [scores[index] for index in range(len(pairs))]
 
 
-def with_codec(net: nn.Module, codec: Codec) -> TextModel:
+def open_model(
+    model: str | Path | nn.Module,
+    tokenizer: Text | PreTrainedTokenizerBase | None = None,
+    base: str | Path | None = None,
+) -> TextModel:
+    """Return the language model of a path or a name, or a network with its tokenizer.
+
+    A directory of transformers is opened as it is, as an autoregressive model (`arm`). `base` is the model
+    that a LoRA adapter belongs to, as for `from_pretrained`.
+
+    Raises:
+        ValueError: the model cannot be read or did not learn text, or the tokenizer of a network is missing.
+    """
+    if isinstance(model, nn.Module):
+        if tokenizer is None:
+            raise ValueError("tokenizer=None: pass the Text of the network, or a tokenizer of transformers.")
+        codec = TextCodec(tokenizer) if isinstance(tokenizer, Text) else TransformersCodec(tokenizer)
+        return with_codec(model, codec)
+    folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
+    if is_of_transformers(folder):
+        if base is not None:
+            raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
+        return open_autoregressive(folder)
+    net = from_pretrained(folder, base=base)
+    task = learned_text(folder)
+    check_fits(net, task)
+    return with_codec(net, TextCodec(task))
+
+
+def with_codec(net: nn.Module, codec: TextCodec | TransformersCodec) -> TextModel:
     """Return a network with the tokens of its text. Raise ValueError if it lacks an attribute."""
     inner = cast(nn.Module, unwrap(net))
     check_attributes(inner)
     return TextModel(net, codec, cast(Method, inner.method), cast(int, inner.max_length))
 
 
-def open_model(
-    model: str | Path | nn.Module,
-    tokenizer: Text | PreTrainedTokenizerBase | None,
-    base: str | Path | None = None,
-) -> TextModel:
-    """Return the model of a path or a name, or a network with its tokenizer.
+def open_autoregressive(folder: Path) -> TextModel:
+    """Return the model of a directory of transformers. Raise ValueError if it is a masked language model."""
+    from transformers import AutoTokenizer
 
-    `base` is the model that a LoRA adapter belongs to, as for `from_pretrained`.
-
-    Raises:
-        ValueError: the model cannot be read, or the tokenizer is missing or not needed.
-    """
-    if not isinstance(model, nn.Module):
-        if tokenizer is not None:
-            raise ValueError("tokenizer: a model of a path or a name has its own. Leave it out.")
-        return read_text_model(model, base)
-    if tokenizer is None:
-        raise ValueError(
-            "tokenizer=None: it is not part of a network. Pass its Text, or a tokenizer of transformers."
-        )
-    codec = TextCodec(tokenizer) if isinstance(tokenizer, Text) else TransformersCodec(tokenizer)
-    return with_codec(model, codec)
-
-
-def read_text_model(folder_or_name: str | Path, base: str | Path | None = None) -> TextModel:
-    """Return the language model of a path or a name, on the CPU.
-
-    A directory of transformers is opened as it is, as an autoregressive model (`arm`).
-
-    Raises:
-        ValueError: the directory is missing or corrupt, or its model did not learn text.
-    """
-    folder = find(folder_or_name, partial(fetch, files=(*FILES, "*.jinja")))
-    if is_of_transformers(folder):
-        if base is not None:
-            raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
-        model = read_model(folder)
-        if type(model).__name__.endswith("ForMaskedLM"):
-            problem = "is a masked language model, which does not predict the next token"
-            fix = f"Train it first (latent-tokens train text METHOD --from {folder})"
-            raise ValueError(f"{folder}: {problem}. {fix}.")
-        net = HuggingFaceDenoiser(model, None, readout="shifted").eval()
-        return with_codec(net, read_codec(folder))
-    ours = from_pretrained(folder, base=base)
-    task = learned_text(folder)
-    check_fits(ours, task)
-    return with_codec(ours, TextCodec(task))
+    model = read_model(folder)
+    if type(model).__name__.endswith("ForMaskedLM"):
+        problem = "is a masked language model, which does not predict the next token"
+        fix = f"Train it first (latent-tokens train text METHOD --from {folder})"
+        raise ValueError(f"{folder}: {problem}. {fix}.")
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return with_codec(
+        HuggingFaceDenoiser(model, None, readout="shifted").eval(), TransformersCodec(tokenizer)
+    )

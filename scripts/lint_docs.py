@@ -36,7 +36,6 @@ LONGEST_ON_AVERAGE = 25
 WIDEST_LINE = 110  # columns
 METHODS_OF = {
     "Model": ("generate", "evaluate", "save_pretrained", "push_to_hub"),
-    "Transformer": ("from_pretrained", "save_pretrained", "push_to_hub"),
     "ResultTable": ("to_pandas",),
     "DiffusionCollator": ("loss",),
 }

@@ -28,6 +28,7 @@ from latent_tokens import (
 from latent_tokens.checkpoints.files import tensors_to_bytes
 from latent_tokens.core.layout import Layout
 from latent_tokens.sharing.generation import GeneratedOutput
+from latent_tokens.sharing.hub import save_pretrained
 from latent_tokens.sharing.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
 
 LENGTH, MASK = 16, 4
@@ -39,7 +40,7 @@ def model_of(nano, tmp_path):
 
     def of(method):
         nano.method, nano.folder = method, None
-        nano.save_pretrained(tmp_path)
+        save_pretrained(nano, tmp_path)
         return AutoModelForMaskedLM.from_pretrained(tmp_path)
 
     return of
@@ -59,7 +60,7 @@ def shown(net, ids, layout):
 @pytest.mark.slow
 def test_transformers_loads_a_saved_model_to_equal_logits(nano, tmp_path):
     nano.method, nano.folder = METHODS["scdm"], None
-    nano.save_pretrained(tmp_path / "given")
+    save_pretrained(nano, tmp_path / "given")
     script = """
 import json, sys
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
@@ -154,7 +155,7 @@ def test_a_name_that_comes_along_and_other_precisions():
 
 def test_dtype_auto_is_the_precision_of_the_saved_weights(tmp_path):
     for dtype in (torch.bfloat16, torch.float32):
-        from_pretrained("sudoku-6-scdm").save_pretrained(tmp_path, dtype=dtype)
+        save_pretrained(from_pretrained("sudoku-6-scdm"), tmp_path, dtype=dtype)
         model = LatentTokensForMaskedLM.from_pretrained(tmp_path, dtype="auto")
         assert model.dtype == model.config.dtype == dtype
         assert LatentTokensForMaskedLM.from_pretrained(tmp_path).dtype == torch.float32

@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 from transformers import AutoTokenizer, pipeline
 
 from latent_tokens import TASKS, Text, from_pretrained
+from latent_tokens.sharing.hub import save_pretrained
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.tasks.text.tokenizer import learn_bpe
@@ -97,7 +98,7 @@ def test_learned_tokenizer_stays_and_has_a_mask(tmp_path):
 def saved(tmp_path_factory):
     """Return the directory of a bundled model, saved again."""
     folder = tmp_path_factory.mktemp("model")
-    from_pretrained("sudoku-6-scdm").save_pretrained(folder)
+    save_pretrained(from_pretrained("sudoku-6-scdm"), folder)
     return folder
 
 

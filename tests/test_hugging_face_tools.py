@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from transformers.dynamic_module_utils import get_imports
 
 from latent_tokens import Size, Transformer, from_pretrained, loss
-from latent_tokens.sharing.hub_methods import CODE
+from latent_tokens.sharing.hub import CODE
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 
 MASK = 6
@@ -46,15 +46,15 @@ def test_save_takes_the_keywords_that_tools_pass(model, tmp_path):
 def test_save_with_push_to_hub_uploads_the_model(model, tmp_path, monkeypatch):
     uploads = []
     monkeypatch.setattr(
-        "latent_tokens.sharing.hub_methods.upload",
-        lambda folder, name, **options: uploads.append((name, options)) or "address",
+        "latent_tokens.sharing.hugging_face.push_to_hub",
+        lambda net, name, **options: uploads.append((name, options)) or "address",
     )
     model.save_pretrained(
         tmp_path / "mine", push_to_hub=True, commit_message="first", token="x", private=True
     )
     model.save_pretrained(tmp_path / "mine", push_to_hub=True, repo_id="me/other")
     assert [name for name, _ in uploads] == ["mine", "me/other"]
-    assert uploads[0][1].items() >= {"message": "first", "token": "x", "private": True}.items()
+    assert uploads[0][1].items() >= {"commit_message": "first", "token": "x", "private": True}.items()
 
 
 def saved_bytes(step):

@@ -14,7 +14,7 @@ from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
 from latent_tokens.checkpoints.files import SHIPPED
 from latent_tokens.cli import main
-from latent_tokens.sharing.hub_methods import save_pretrained
+from latent_tokens.sharing.hub import save_pretrained
 
 torch.set_num_threads(1)
 LENGTH = 9

@@ -23,6 +23,7 @@ from latent_tokens import (
     save_pretrained,
 )
 from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
+from latent_tokens.sharing.hub import save_pretrained as save_model
 
 # peft asks transformers for a name that version 6 will not have.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -40,7 +41,7 @@ def lora():
 def folder(pico, tmp_path):
     """Return a model directory of an untrained network."""
     pico.method, pico.folder = METHOD, None
-    pico.save_pretrained(tmp_path / "base")
+    save_model(pico, tmp_path / "base")
     return tmp_path / "base"
 
 
@@ -89,7 +90,7 @@ def test_lora_on_a_transformer(folder, tmp_path):
     assert torch.equal(samples(again), after)
     merged = net.merge_and_unload()
     assert type(merged) is Transformer
-    merged.save_pretrained(tmp_path / "merged")
+    save_model(merged, tmp_path / "merged")
     assert torch.equal(samples(from_pretrained(tmp_path / "merged")), after)
 
 

@@ -1,9 +1,6 @@
 """Weights and methods are equal after saving and loading. Damaged files are refused."""
 
-import inspect
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +10,7 @@ from safetensors.torch import load_file
 
 from latent_tokens import METHODS, Transformer, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import shipped_names, tensors_to_bytes
-from latent_tokens.sharing import hub_methods
+from latent_tokens.sharing.hub import save_pretrained as save_model
 
 
 @pytest.fixture
@@ -140,7 +137,7 @@ def test_model_directory_is_read_in_both_spellings(nano, folder, tmp_path):
     respelled(folder / "model.safetensors")
     back = from_pretrained(folder)
     assert all(map(torch.equal, nano.state_dict().values(), back.state_dict().values()))
-    back.save_pretrained(tmp_path / "again")  # its weights count as unchanged
+    save_model(back, tmp_path / "again")  # its weights count as unchanged
     assert "place.weight" in load_file(tmp_path / "again" / "model.safetensors")
 
 
@@ -157,24 +154,3 @@ def test_state_dict_is_loaded_in_both_spellings(nano, prefix):
     (module if prefix else net).load_state_dict(new)
     assert torch.equal(net.position_embedding.weight, nano.position_embedding.weight)
     assert new == given
-
-
-@pytest.mark.parametrize("name", ["from_pretrained", "save_pretrained", "push_to_hub"])
-def test_hub_methods_have_the_signature_of_their_functions(name):
-    function = hub_methods.load_pretrained if name == "from_pretrained" else getattr(hub_methods, name)
-    expected = list(inspect.signature(function).parameters.values())
-    method = list(inspect.signature(getattr(Transformer, name)).parameters.values())
-    skipped = 0 if name == "from_pretrained" else 1  # net, self
-    assert method[skipped:] == expected[skipped:]
-    assert getattr(Transformer, name).__doc__
-
-
-def test_hub_methods_are_loaded_when_called():
-    code = """
-import sys
-from latent_tokens.network.transformer import Transformer
-assert "latent_tokens.sharing.hub_methods" not in sys.modules
-print(Transformer.from_pretrained("sudoku-6-scdm").max_length)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "36\n"), done.stderr

@@ -22,6 +22,7 @@ from latent_tokens import (
 )
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
+from latent_tokens.sharing.hub import save_pretrained
 
 
 def examples_of(count=6):
@@ -84,7 +85,7 @@ SETTINGS = partial(
 def model(pico, tmp_path):
     """Return the untrained pico network in transformers."""
     pico.method, pico.folder = METHODS["scdm"], None
-    pico.save_pretrained(tmp_path / "model")
+    save_pretrained(pico, tmp_path / "model")
     return LatentTokensForMaskedLM.from_pretrained(tmp_path / "model")
 
 

@@ -36,7 +36,7 @@ from latent_tokens.evaluation.settings import check_policy, decoding_for
 from latent_tokens.evaluation.text import evaluate_text, evaluator_of
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
-from latent_tokens.sharing.hub_methods import push_to_hub, save_pretrained
+from latent_tokens.sharing.hub import push_to_hub, save_pretrained
 from latent_tokens.tasks import Examples, Language, Task, Text, Tokens, check_instance, errors_of, joined
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
@@ -286,32 +286,54 @@ class Model:
         title = f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
         return ResultTable(rows, title)
 
-    def save_pretrained(self, folder: str | Path, **options: Any) -> None:
-        """Write a model directory with its card (`Transformer.save_pretrained`).
+    def save_pretrained(
+        self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None
+    ) -> None:
+        """Write a model directory with its card and its tokenizer, which transformers opens too.
 
         Args:
             folder: the directory. A model in it is replaced.
-            **options: as those of `Transformer.save_pretrained`.
+            dtype: the precision on disk. None is that of the weights.
+            license: the license that the card names, as spelled on the hub. None names no license.
 
         Example:
             model.save_pretrained("models/six", license="mit")
         """
-        save_pretrained(self.net, folder, **options)
+        save_pretrained(self.net, folder, dtype=dtype, license=license)
 
-    def push_to_hub(self, name: str, **options: Any) -> str:
-        """Save the model as OWNER/NAME on the Hugging Face Hub (`Transformer.push_to_hub`).
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        dtype: torch.dtype | None = None,
+        license: str | None = None,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        commit_message: str = "A model of latent-tokens",
+    ) -> str:
+        """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
 
         Args:
             name: OWNER/NAME on the hub.
-            **options: as those of `Transformer.push_to_hub`.
-
-        Returns:
-            The address of the commit.
+            dtype, license: as those of `save_pretrained`.
+            private, token, revision, create_pr, commit_message: as the library of the hub defines them.
 
         Example:
             model.push_to_hub("me/six", private=True)
         """
-        return push_to_hub(self.net, name, **options)
+        return push_to_hub(
+            self.net,
+            name,
+            dtype=dtype,
+            license=license,
+            private=private,
+            token=token,
+            revision=revision,
+            create_pr=create_pr,
+            commit_message=commit_message,
+        )
 
     def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:
         """Return the `Decoding` and the seed of settings by name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from latent_tokens.checks import ask_hub, first_line
@@ -14,16 +15,7 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "chat_template.jinja",
 )
-
-
-FILES = [
-    "config.json",
-    "model.safetensors",
-    "results.jsonl",
-    *TOKENIZER_FILES,
-]  # what is fetched: nothing that could be executed
-
-
+FILES = ["config.json", "model.safetensors", "results.jsonl", *TOKENIZER_FILES]  # nothing that is executed
 REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such name, not yours to read
 
 
@@ -52,33 +44,20 @@ def fetch(
 
     prefix = f"{subfolder.strip('/')}/" if subfolder else ""
     patterns = [prefix + file for file in files]
+    download = partial(
+        snapshot_download, name, revision=revision, cache_dir=cache_dir, allow_patterns=patterns
+    )
     reason = "it was not fetched before, and local_files_only=True"
     if not local_files_only:
         try:
             ask_hub(name, f"{prefix}config.json", revision, token)
-            folder = snapshot_download(
-                name,
-                revision=revision,
-                token=token,
-                cache_dir=cache_dir,
-                allow_patterns=patterns,
-                force_download=force_download,
-            )
-            return Path(folder)
+            return Path(download(token=token, force_download=force_download))
         except Exception as error:  # of a hub or a network: anything
             reason = first_line(error)
             if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:
                 raise ValueError(f"there is no such model, or you may not read it: {reason}") from None
     try:
-        return Path(
-            snapshot_download(
-                name,
-                revision=revision,
-                cache_dir=cache_dir,
-                allow_patterns=patterns,
-                local_files_only=True,
-            )
-        )
+        return Path(download(local_files_only=True))
     except Exception:
         raise ValueError(f"it cannot be reached: {reason}") from None
 
@@ -98,39 +77,3 @@ def check_links(folder: Path, names: Iterable[str]) -> None:
                 f"{folder / name}: is a link to {target}, outside of the directory. "
                 "Copy the file into it if it is meant"
             )
-
-
-def upload(
-    folder: Path,
-    name: str,
-    *,
-    message: str,
-    private: bool | None,
-    token: str | bool | None,
-    branch: str | None,
-    create_pr: bool,
-) -> str:
-    """Upload a directory under a name, created if it is new, in one commit. Return its address.
-
-    Raises:
-        ValueError: the hub refuses the upload, or is not reached.
-    """
-    from huggingface_hub import HfApi
-
-    api = HfApi(token=token)
-    try:
-        known = api.create_repo(name, private=private, exist_ok=True).repo_id
-        return str(
-            api.upload_folder(
-                repo_id=known,
-                folder_path=folder,
-                commit_message=message,
-                revision=branch,
-                create_pr=create_pr,
-            )
-        )
-    except Exception as error:  # of a hub or a network: anything
-        raise ValueError(
-            f"{name}: cannot be uploaded ({first_line(error)}). "
-            "Check that you may write to it, and log in (hf auth login)."
-        ) from None

@@ -36,7 +36,7 @@ def run_export(command: Export) -> int:
     import torch
 
     from latent_tokens.checkpoints.directory import opened
-    from latent_tokens.sharing.hub_methods import save_pretrained
+    from latent_tokens.sharing.hub import save_pretrained
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32

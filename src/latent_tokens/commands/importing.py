@@ -112,7 +112,7 @@ def import_published(command: Import, folder: Path) -> int:
     from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
     from latent_tokens.checkpoints.layouts import copied_tokenizer
     from latent_tokens.core.method import name_of
-    from latent_tokens.sharing.hub_methods import write_for_transformers
+    from latent_tokens.sharing.hub import write_for_transformers
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
 

@@ -23,7 +23,6 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 
 from latent_tokens.configs import SizeName
-from latent_tokens.network import hub
 from latent_tokens.network.kernels import attend, begin_pass, compiled, has_hooks, linear
 from latent_tokens.sizes import SIZES, Size
 
@@ -524,10 +523,6 @@ class Transformer(nn.Module):
     def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions
-
-    from_pretrained = staticmethod(hub.from_pretrained)
-    save_pretrained = hub.save_pretrained
-    push_to_hub = hub.push_to_hub
 
 
 def stored_name(name: str) -> str:

@@ -27,7 +27,7 @@ from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.sharing.generation import GeneratedOutput, decode_masked
-from latent_tokens.sharing.hub_methods import for_transformers, push_to_hub, save_pretrained
+from latent_tokens.sharing.hub import for_transformers, push_to_hub, save_pretrained
 from latent_tokens.tasks import TASKS, Language, Text
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
@@ -174,7 +174,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             repo_id,
             private=private,
             token=token,
-            branch=revision,
+            revision=revision,
             create_pr=create_pr,
             commit_message=commit_message,
         )

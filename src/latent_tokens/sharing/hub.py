@@ -1,18 +1,13 @@
-"""The methods of `Transformer` that need directories, cards and the Hugging Face Hub.
-
-The class is in a lower package. Its methods `from_pretrained`, `save_pretrained` and `push_to_hub` load this
-module when they are called.
-"""
+"""Model directories to share: saved with a card and a tokenizer, and uploaded to the Hugging Face Hub."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -25,11 +20,10 @@ from latent_tokens.checkpoints.files import (
     SHIPPED,
     Entries,
     check_about,
-    find,
     fingerprint,
     read_tensor_file,
 )
-from latent_tokens.checkpoints.hub import FILES, check_links, fetch, is_name, upload
+from latent_tokens.checkpoints.hub import FILES, check_links
 from latent_tokens.checkpoints.hugging_face import is_for_transformers, of_transformers, read_model
 from latent_tokens.checkpoints.layouts import copied_tokenizer
 from latent_tokens.checkpoints.stored_methods import method_from
@@ -38,10 +32,117 @@ from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results
 from latent_tokens.network.hf import HuggingFaceDenoiser, merged
 from latent_tokens.network.transformer import Transformer, stored_name
+from latent_tokens.sharing.card import write_card
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
-from latent_tokens.tasks import Language, Text, described, description
+from latent_tokens.tasks import Text, described, description
 from latent_tokens.tasks.text.task import text_described
+
+RESULTS = "results.jsonl"
+IN_RESULTS = (
+    "task", "method", "order", "candidates", "latents", "metric", "ci95", "num_samples", "relative_cost",
+)  # fmt: skip
+MODULE = "modeling_latent_tokens"
+REPOSITORY = "https://github.com/OWNER/latent-tokens"
+CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
+
+try:
+    from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
+except ModuleNotFoundError as error:
+    if error.name != "latent_tokens":
+        raise
+    raise ImportError(
+        "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
+    ) from None
+'''
+OF_THE_RUN = (*KINDS, "start", "stretches")  # entries of config.json that a copy has too
+OF_THE_TASK = ("task", "name")  # those of a model whose weights have changed
+FOR_TRANSFORMERS = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
+
+
+def save_pretrained(
+    net: Transformer | HuggingFaceDenoiser,
+    folder: str | Path,
+    *,
+    dtype: torch.dtype | None = None,
+    license: str | None = None,
+    name: str | None = None,
+) -> None:
+    """Write a model directory with its card, README.md, and a tokenizer. transformers opens it too.
+
+    Task, training and results are carried over from the directory that the network was read from. If its
+    weights or its method have changed since, only the task is.
+
+    Args:
+        net: the network, with its method.
+        folder: the directory. A model in it is replaced.
+        dtype: the precision on disk. None is that of the weights.
+        license: the license that the card names, as spelled on the hub. None names no license.
+        name: the name of the model on the card.
+
+    Raises:
+        ValueError: the network has no method, or the directory that it was read from is missing.
+        OSError: the disk is full.
+
+    Example:
+        save_pretrained(net, "models/six", dtype=torch.bfloat16)
+    """
+    check_can_save(net, dtype)
+    folder = Path(folder)
+    settings, files, rows = carried_over(net)
+    files |= tokenizer_of(net, settings)
+    if RESULTS not in files and (folder / RESULTS).exists():
+        files[RESULTS] = b""  # the rows are those of an earlier model in this directory
+    if isinstance(net, HuggingFaceDenoiser):
+        write_for_transformers(net, folder, settings, files, dtype)
+    else:
+        # The fingerprint is that of the weights as they are stored.
+        stored = deepcopy(net).to("cpu", dtype).float().eval()
+        precision = dtype or net.embedding.weight.dtype
+        entries = {**for_transformers(stored), "dtype": str(precision).removeprefix("torch.")}
+        settings = {**settings, "fingerprint": fingerprint(stored), **entries}
+        files[f"{MODULE}.py"] = CODE.encode()
+        directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
+    write_card(folder, rows, license=license, name=name)
+
+
+def push_to_hub(
+    net: Transformer | HuggingFaceDenoiser,
+    name: str,
+    *,
+    dtype: torch.dtype | None = None,
+    license: str | None = None,
+    private: bool | None = None,
+    token: str | bool | None = None,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str = "A model of latent-tokens",
+) -> str:
+    """Save a model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
+
+    Args:
+        net: the network, with its method.
+        name: OWNER/NAME on the hub.
+        dtype, license: as those of `save_pretrained`.
+        private, token, revision, create_pr, commit_message: as the library of the hub defines them.
+
+    Example:
+        push_to_hub(net, "me/six", private=True)
+    """
+    from huggingface_hub import HfApi
+
+    api = HfApi(token=token)
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / name.rpartition("/")[2]
+        save_pretrained(net, folder, dtype=dtype, license=license, name=name)
+        address = api.upload_folder(
+            repo_id=api.create_repo(name, private=private, exist_ok=True).repo_id,
+            folder_path=folder,
+            commit_message=commit_message,
+            revision=revision,
+            create_pr=create_pr,
+        )
+    return str(address)
 
 
 def write_for_transformers(
@@ -63,7 +164,9 @@ def write_for_transformers(
     Raises:
         OSError: the disk is full.
     """
-    description = {**describe(net), "model": without_weights(net), **about}
+    ours = describe(net)
+    entry = cast(dict[str, Json], ours["model"])
+    ours["model"] = {name: entry[name] for name in FOR_TRANSFORMERS}
 
     # Transformers writes its files beside the final ones, as /tmp can be small.
     model = merged(net)
@@ -78,9 +181,21 @@ def write_for_transformers(
         files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
 
     # Add what this package needs.
-    config = {**of_transformers(json.loads(files.pop("config.json"))), **description}
+    config = {**of_transformers(json.loads(files.pop("config.json"))), **ours, **about}
     others = {folder / name: content for name, content in {**files, **beside}.items()}
     write_atomic({**others, folder / "config.json": json_bytes(config)})
+
+
+def tokenizer_of(net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones."""
+    try:
+        task = described(settings.get("task"), net.folder)
+    except ValueError:  # a task of another package
+        task = None
+    copied = copied_tokenizer_of(net) if isinstance(net, HuggingFaceDenoiser) else None
+    if copied is not None and task is None:
+        return copied
+    return {**tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id), **(copied or {})}
 
 
 def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
@@ -93,156 +208,9 @@ def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
     return copied_tokenizer(net.folder)
 
 
-def without_weights(net: HuggingFaceDenoiser) -> dict[str, Json]:
-    """Return the entry of config.json for a directory that transformers opens: what that does not know."""
-    names = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
-    entry = describe(net)["model"]
-    assert isinstance(entry, dict)
-    return {name: entry[name] for name in names}
-
-
-RESULTS = "results.jsonl"
-
-
-IN_RESULTS = (
-    "task",
-    "method",
-    "order",
-    "candidates",
-    "latents",
-    "metric",
-    "ci95",
-    "num_samples",
-    "relative_cost",
-)
-
-
-MODULE = "modeling_latent_tokens"
-
-
-REPOSITORY = "https://github.com/OWNER/latent-tokens"
-
-
-CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
-
-try:
-    from latent_tokens.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
-except ModuleNotFoundError as error:
-    if error.name != "latent_tokens":
-        raise
-    raise ImportError(
-        "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
-    ) from None
-'''
-
-
-OF_THE_RUN = (*KINDS, "start", "stretches")
-
-
-OF_THE_TASK = ("task", "name")  # what is kept of a model whose weights have changed
-
-
-def load_pretrained(
-    folder_or_name: str | Path,
-    *,
-    revision: str | None = None,
-    token: str | bool | None = None,
-    cache_dir: str | Path | None = None,
-    local_files_only: bool = False,
-    force_download: bool = False,
-) -> Transformer:
-    """Return the model of a directory or a name (`Transformer.from_pretrained`)."""
-    fetch_model = partial(
-        fetch,
-        revision=revision,
-        token=token,
-        cache_dir=cache_dir,
-        local_files_only=local_files_only,
-        force_download=force_download,
-    )
-    return directory.from_pretrained(find(folder_or_name, fetch_model))
-
-
-def save_pretrained(
-    net: Transformer | HuggingFaceDenoiser,
-    folder: str | Path,
-    *,
-    dtype: torch.dtype | None = None,
-    license: str | None = None,
-    name: str | None = None,
-) -> None:
-    """Write a model directory with its card (`Transformer.save_pretrained`)."""
-    from latent_tokens.sharing.card import check_license, write_card
-
-    check_license(license)
-    check_can_save(net, dtype)
-    folder = Path(folder)
-    settings, files, rows = carried_over(net)
-    task = saved_task(settings.get("task"), net.folder)
-    files |= tokenizer_of(net, task)
-    if RESULTS not in files and (folder / RESULTS).exists():
-        files[RESULTS] = b""  # the rows are those of an earlier model in this directory
-    if isinstance(net, HuggingFaceDenoiser):
-        write_for_transformers(net, folder, settings, files, dtype)
-    else:
-        # The fingerprint is that of the weights as they are stored.
-        stored = deepcopy(net).to("cpu", dtype).float().eval()
-        precision = dtype or net.embedding.weight.dtype
-        entries = {**for_transformers(stored), "dtype": str(precision).removeprefix("torch.")}
-        settings = {**settings, "fingerprint": fingerprint(stored), **entries}
-        files[f"{MODULE}.py"] = CODE.encode()
-        directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
-    write_card(folder, rows, license=license, name=name)
-
-
-def tokenizer_of(net: Transformer | HuggingFaceDenoiser, task: Language | None) -> dict[str, bytes]:
-    """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones."""
-    copied = copied_tokenizer_of(net) if isinstance(net, HuggingFaceDenoiser) else None
-    if copied is not None and task is None:
-        return copied
-    return {**tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id), **(copied or {})}
-
-
-def saved_task(entries: Json, folder: Path | None) -> Language | None:
-    """Return the task of a description, or None if this version has no such task."""
-    try:
-        return described(entries, folder)
-    except ValueError:
-        return None
-
-
-def push_to_hub(
-    net: Transformer | HuggingFaceDenoiser,
-    name: str,
-    *,
-    dtype: torch.dtype | None = None,
-    license: str | None = None,
-    private: bool | None = None,
-    token: str | bool | None = None,
-    branch: str | None = None,
-    create_pr: bool = False,
-    commit_message: str = "A model of latent-tokens",
-) -> str:
-    """Save the model on the Hugging Face Hub and return its address (`Transformer.push_to_hub`)."""
-    if not is_name(name) and not is_name(f"me/{name}"):
-        raise ValueError(f"name={name}: must be OWNER/NAME, of letters, digits and ._-")
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) / name.rpartition("/")[2]
-        save_pretrained(net, folder, dtype=dtype, license=license, name=name)
-        return upload(
-            folder,
-            name,
-            message=commit_message,
-            private=private,
-            token=token,
-            branch=branch,
-            create_pr=create_pr,
-        )
-
-
 def carried_over(
     net: Transformer | HuggingFaceDenoiser,
-) -> tuple[dict[str, Json], dict[str, bytes], list[Row]]:
+) -> tuple[dict[str, Any], dict[str, bytes], list[Row]]:
     """Read what a saved model takes over from the directory that the network was read from.
 
     Returns:
@@ -298,9 +266,8 @@ def carried_over(
 def unchanged(net: Transformer | HuggingFaceDenoiser, folder: Path, config: Entries) -> bool:
     """Return whether a network still has the weights of a directory, in its own precision."""
     if isinstance(net, HuggingFaceDenoiser) and is_for_transformers(config):
-        stored = read_model(
-            folder
-        ).state_dict()  # the file may have other names, and one name of tied weights
+        # The file may have other names, and one name of tied weights.
+        stored = read_model(folder).state_dict()
         weights = net.model.state_dict()
     else:
         tensors = read_tensor_file(folder / "model.safetensors")

@@ -43,18 +43,16 @@ def test_save_takes_the_keywords_that_tools_pass(model, tmp_path):
     assert torch.equal(from_pretrained(tmp_path / "model").head.weight, model.net.head.weight)
 
 
-def test_save_with_push_to_hub_uploads_the_model(model, tmp_path, monkeypatch):
+def test_push_to_hub_uploads_the_network(model, monkeypatch):
     uploads = []
     monkeypatch.setattr(
         "latent_tokens.sharing.hugging_face.push_to_hub",
-        lambda net, name, **options: uploads.append((name, options)) or "address",
+        lambda net, name, **options: uploads.append((net, name, options)) or "address",
     )
-    model.save_pretrained(
-        tmp_path / "mine", push_to_hub=True, commit_message="first", token="x", private=True
-    )
-    model.save_pretrained(tmp_path / "mine", push_to_hub=True, repo_id="me/other")
-    assert [name for name, _ in uploads] == ["mine", "me/other"]
-    assert uploads[0][1].items() >= {"commit_message": "first", "token": "x", "private": True}.items()
+    assert model.push_to_hub("me/other", commit_message="first", token="x", private=True) == "address"
+    ((net, name, options),) = uploads
+    assert (net, name) == (model.net, "me/other")
+    assert options.items() >= {"commit_message": "first", "token": "x", "private": True}.items()
 
 
 def saved_bytes(step):

@@ -10,18 +10,17 @@ from torch.utils.data import DataLoader
 
 pytest.importorskip("transformers")
 
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 from latent_tokens import (
     METHODS,
     DiffusionCollator,
     Examples,
     as_tensors,
-    from_pretrained,
     loss,
 )
 from latent_tokens.core.denoiser import exclude_mask_token
-from latent_tokens.hugging_face import LatentTokensForMaskedLM, LatentTokensTrainer
+from latent_tokens.hugging_face import LatentTokensForMaskedLM
 from latent_tokens.sharing.hub import save_pretrained
 
 
@@ -77,6 +76,8 @@ SETTINGS = partial(
     use_cpu=True,
     report_to=[],
     disable_tqdm=True,
+    remove_unused_columns=False,
+    prediction_loss_only=True,
     per_device_train_batch_size=4,
 )
 
@@ -89,45 +90,28 @@ def model(pico, tmp_path):
     return LatentTokensForMaskedLM.from_pretrained(tmp_path / "model")
 
 
+def trainer_of(model, settings, **data):
+    """Return the Trainer of transformers with the loss of the model's method."""
+    collator = DiffusionCollator(model.net.method, model.net.mask_id, seed=3)
+    return Trainer(model, settings, data_collator=collator, **data)
+
+
 def test_trainer_has_the_loss_of_the_method(model, tmp_path):
     examples = examples_of()
-    trainer = LatentTokensTrainer(model, SETTINGS(tmp_path / "run", seed=3), eval_dataset=examples)
-    measured = [trainer.evaluate()["eval_loss"] for _ in range(2)]
-    predicted = [trainer.predict(examples).metrics["test_loss"] for _ in range(2)]
-    assert predicted == pytest.approx(measured)
+    trainer = trainer_of(model, SETTINGS(tmp_path / "run"), eval_dataset=examples)
     tokens, known, lengths = as_tensors(examples)
-    expected = loss(
-        model.net, model.net.method, tokens, known, torch.Generator().manual_seed(3), lengths=lengths
-    )
-    assert measured == pytest.approx([expected.item()] * 2, rel=1e-5)
-
-    # The Trainer of transformers has the same loss with the collator.
-    plain = Trainer(
-        model,
-        SETTINGS(tmp_path / "plain", remove_unused_columns=False),
-        data_collator=DiffusionCollator(model.net.method, 4, seed=3),
-        eval_dataset=items_of(examples),
-    )
-    assert plain.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_evaluations_with_workers_draw_the_same(model, tmp_path):
-    workers = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
-    settings = SETTINGS(tmp_path / "run", dataloader_prefetch_factor=2, **workers)
-    trainer = LatentTokensTrainer(model, settings, eval_dataset=examples_of())
-    measured = [trainer.evaluate()["eval_loss"] for _ in range(2)]
-    trainer.args.dataloader_num_workers = 0
-    assert measured == pytest.approx([trainer.evaluate()["eval_loss"]] * 2)
+    generator = torch.Generator().manual_seed(3)
+    expected = loss(model.net, model.net.method, tokens, known, generator, lengths=lengths)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_trainer_lowers_the_loss_in_ten_steps(model, tmp_path):
     examples = examples_of(32)
     settings = SETTINGS(tmp_path / "run", max_steps=10, learning_rate=3e-3, logging_steps=10)
-    trainer = LatentTokensTrainer(model, settings, train_dataset=examples, eval_dataset=examples)
+    trainer = trainer_of(model, settings, train_dataset=examples, eval_dataset=examples)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < 0.9 * before
-    assert settings.remove_unused_columns
 
 
 @pytest.mark.slow
@@ -138,11 +122,10 @@ def test_trainer_resumes_and_keeps_the_best_weights(model, tmp_path):
         load_best_model_at_end=True, greater_is_better=True,
     )  # fmt: skip
     data = {"train_dataset": examples, "eval_dataset": examples}
-    trainer = LatentTokensTrainer(model, settings, **data)
+    trainer = trainer_of(model, settings, **data)
     trainer.train()
     assert trainer.state.best_model_checkpoint.endswith("-2")  # by the higher loss: not the last weights
     best = {name: weight.clone() for name, weight in model.state_dict().items()}
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(trainer.state.best_metric, rel=1e-5)
     stored = LatentTokensForMaskedLM.from_pretrained(trainer.state.best_model_checkpoint).state_dict()
     assert all(torch.equal(weight, stored[name]) for name, weight in best.items())
 
@@ -151,28 +134,7 @@ def test_trainer_resumes_and_keeps_the_best_weights(model, tmp_path):
         for weight in model.parameters():
             weight.add_(1)
     last = str(tmp_path / "run" / "checkpoint-4")
-    LatentTokensTrainer(model, replace(settings, load_best_model_at_end=False), **data).train(last)
+    trainer_of(model, replace(settings, load_best_model_at_end=False), **data).train(last)
     stored = LatentTokensForMaskedLM.from_pretrained(last).state_dict()
     assert all(torch.equal(weight, stored[name]) for name, weight in model.state_dict().items())
     assert not any(torch.equal(weight, best[name]) for name, weight in stored.items())
-
-
-def test_trainer_takes_another_method_and_network(tmp_path):
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=5, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        max_position_embeddings=16, attn_implementation="sdpa",
-    )  # fmt: skip
-    llama = LlamaForCausalLM(config)
-    with pytest.raises(ValueError, match="not set by LlamaForCausalLM"):
-        LatentTokensTrainer(llama, SETTINGS(tmp_path / "run"))
-    with pytest.raises(ValueError, match="Pass both, with a model of transformers"):
-        LatentTokensTrainer(from_pretrained("sudoku-6-scdm"), SETTINGS(tmp_path / "run"))
-    examples = examples_of()
-    settings = SETTINGS(tmp_path / "run", max_steps=2, gradient_accumulation_steps=2)
-    data = {"train_dataset": examples, "eval_dataset": examples}
-    trainer = LatentTokensTrainer(llama, settings, method=METHODS["mdm"], mask_id=4, **data)
-    before = trainer.evaluate()["eval_loss"]
-    trainer.train()
-    assert trainer.evaluate()["eval_loss"] < before
-    assert trainer.state.log_history[-2]["train_loss"] == pytest.approx(before, rel=0.3)  # not twice as large

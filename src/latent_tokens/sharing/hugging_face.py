@@ -122,15 +122,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         save_directory: str | Path,
         is_main_process: bool = True,
         state_dict: dict[str, Tensor] | None = None,
-        push_to_hub: bool = False,
         *,
         dtype: torch.dtype | None = None,
-        repo_id: str | None = None,
-        commit_message: str = "A model of latent-tokens",
-        private: bool | None = None,
         token: str | bool | None = None,
-        revision: str | None = None,
-        create_pr: bool = False,
         save_function: Callable[..., object] | None = None,
         max_shard_size: int | str | None = None,
         safe_serialization: bool = True,
@@ -138,8 +132,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     ) -> None:
         """Write a model directory with its card: all weights in one file of safetensors.
 
-        With push_to_hub=True upload it as `repo_id`, by default the name of the directory. Tools pass the
-        last four arguments. They have no meaning for this format.
+        Tools pass the last five arguments. They have no meaning for this format.
         """
         if not is_main_process:
             return
@@ -148,15 +141,6 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             net = deepcopy(net)
             net.load_state_dict({name.removeprefix(PREFIX): weight for name, weight in state_dict.items()})
         save_pretrained(net, save_directory, dtype=dtype)
-        if push_to_hub:
-            self.push_to_hub(
-                repo_id or Path(save_directory).name,
-                commit_message=commit_message,
-                private=private,
-                token=token,
-                revision=revision,
-                create_pr=create_pr,
-            )
 
     def push_to_hub(  # type: ignore[override]
         self,

@@ -465,7 +465,7 @@ def test_train_command_adapts_a_model(data, bases, tmp_path, capsys, mask, mask_
     stored = description(tmp_path / "run")["training"]
     assert (stored["lora"], stored["lora_targets"], stored["anneal"]) == (2, "all", 2)
     assert main(["export", run, str(tmp_path / "model")]) == 0
-    assert "--lora 2" in (tmp_path / "model" / "README.md").read_text()
+    assert '"lora": 2,' in (tmp_path / "model" / "README.md").read_text()
     assert main([*command, "--freeze-embeddings", "--out", run]) == 2
     assert "--freeze-embeddings" in capsys.readouterr().err
 

@@ -146,7 +146,7 @@ def test_hostile_names_inject_nothing_into_a_card(model):
     lines = text.splitlines()
     front, body = lines[1 : lines.index("---", 1)], lines[lines.index("---", 1) + 1 :]
     about = yaml.safe_load("\n".join(front))
-    assert set(about) == {"library_name", "pipeline_tag", "tags", "model-index"}
+    assert set(about) == {"library_name", "pipeline_tag", "tags"}
     assert "---" not in body
     assert not any(line.startswith("license:") for line in body)
     outside_code = re.sub(r"`[^`]*`", "", re.sub(r"```.*?```", "", "\n".join(body), flags=re.S))

@@ -219,7 +219,7 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     before, after = (read_description(folder, "config.json", "model") for folder in (run, tmp_path / "given"))
     assert before.items() <= after.items()
     card = (tmp_path / "given" / CARD).read_text()
-    assert "latent-tokens train sudoku-4 scdm --steps 3 " in card
+    assert '"steps": 3,' in card
     assert "| sudoku-4 | top-prob | 8 | 3 |" in card
     save_pretrained(back, tmp_path / "again")
     assert {file.name: file.read_bytes() for file in (tmp_path / "given").iterdir() if file.name != CARD} == {

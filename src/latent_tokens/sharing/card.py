@@ -1,26 +1,22 @@
-"""Model cards: the description, the training command and the results of a model, in Markdown."""
+"""Model cards: the description, the training and the results of a model, in Markdown."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
 from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import Origin, check_about, shipped_names
 from latent_tokens.checks import one_line
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, DEFAULT_SHAPE, MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, order_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json, read_description, write_atomic
-from latent_tokens.training.resume import LEGACY_DEFAULTS
 
 CARD = "README.md"
 TEMPLATE = """---
@@ -57,8 +53,7 @@ model = {auto_class}.from_pretrained({name}{options})
 NOTE = """Tokens are the tokens processed, relative to all masked tokens in every step. \
 With k > 1, n = 0 leaves k - 1 other candidates in the input."""
 HEADINGS = ("problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens")
-SEPARATE = ("task", "method", *MAY_CHANGE_ON_RESUME)  # settings that the options of the command leave out
-VERSIONS = ("latent_tokens", "commit", "torch")
+TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
 LONGEST_VALUE = 200  # characters
 
 
@@ -89,7 +84,7 @@ def card(folder: Path, rows: Sequence[Row], *, license: str | None = None, name:
     quoted = json.dumps(one_line(name), ensure_ascii=False)
     is_for_transformers = "auto_map" in origin or isinstance(net, HuggingFaceDenoiser)
     return TEMPLATE.format(
-        metadata=metadata(net, origin, rows, license),
+        metadata=metadata(net, origin, license),
         title=plain(folder.name),
         task=f"`{plain(origin.get('task', {}).get('name', 'unknown'))}`",
         method=name_of(net.method),
@@ -129,58 +124,24 @@ def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
     return f"{layers} layers of width {width}, {heads} heads, {count / 1e6:.1f} M parameters"
 
 
-def metadata(
-    net: Transformer | HuggingFaceDenoiser, origin: Origin, rows: Sequence[Row], license: str | None
-) -> str:
-    """Return the YAML that model hubs read, with the result of each row."""
-    from huggingface_hub import EvalResult, ModelCardData
+def metadata(net: Transformer | HuggingFaceDenoiser, origin: Origin, license: str | None) -> str:
+    """Return the YAML that model hubs read."""
+    from huggingface_hub import ModelCardData
 
-    pipeline = "text-generation" if net.method.readout == "shifted" else "fill-mask"
-    task = origin.get("task", {}).get("name")
-    results = []
-    for row in rows:
-        metric = plain(row["metric"])
-        latents = labeled(row["latents"], row.get("off_distribution", False))
-        setting = plain(f"{order_in_words(row)}, k={row['candidates']}, n={latents}")
-        problems = plain(row.get("problems") or row["task"])
-        value = metric_of(row)
-        results.append(
-            EvalResult(
-                pipeline, plain(row["task"]), problems, metric, value, metric_name=f"{metric}, {setting}"
-            )
-        )
+    names = (origin.get("name"), origin.get("task", {}).get("name"))
     data = ModelCardData(
         library_name="latent-tokens",
         license=license,
-        pipeline_tag=pipeline,
-        tags=["latent-tokens", "diffusion", *(plain(tag) for tag in (origin.get("name"), task) if tag)],
-        model_name=plain(task or "model") if results else None,
-        eval_results=results or None,
+        pipeline_tag="text-generation" if net.method.readout == "shifted" else "fill-mask",
+        tags=["latent-tokens", "diffusion", *(plain(name) for name in names if name)],
     )
     return str(data.to_yaml())
 
 
 def training(origin: Origin) -> str:
-    """Return how a model was trained: the command, and the versions. config.json has every setting."""
-    trained = {**LEGACY_DEFAULTS, **origin["training"]}
-    defaults = {field.name: field.default for field in fields(TrainConfig)}
-    defaults |= {**DEFAULT_SHAPE, "num_train": DEFAULT_NUM_TRAIN}
-    if trained.get("data"):
-        trained |= {"data": Path(str(trained["data"])).name, "num_train": None, "num_validation": None}
-    options = []
-    for name, default in defaults.items():
-        value = trained.get(name)
-        if name in SEPARATE or value in (None, default):
-            continue
-        options.append("--from" if name == "start" else f"--{name.replace('_', '-')}")
-        if value is not True:
-            options.append(str(value))
-    task = origin.get("task", {}).get("name", "TASK")
-    command = shlex.join(["latent-tokens", "train", str(task), str(origin.get("name")), *options])
-    made_with = origin.get("made_with", {})
-    versions = ", ".join(f"{key} {plain(made_with.get(key) or 'unknown')}" for key in VERSIONS)
-    digest = plain(origin.get("data_sha256", {}).get("train", ""))[:16]
-    return f"`{plain(command)}`, with {versions}. Training examples: SHA-256 `{digest}`."
+    """Return how a model was trained: the settings, the data and the versions."""
+    entries = {name: entry for name, entry in origin.items() if name in TRAINING}
+    return f"```json\n{json.dumps(entries, indent=1).replace('`', ' ')}\n```"
 
 
 def figures(rows: Sequence[Row]) -> str:

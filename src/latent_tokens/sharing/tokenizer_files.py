@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks import Language, Text
@@ -13,11 +13,24 @@ CONFIG = "tokenizer_config.json"
 ROLES = {"PAD": "pad_token", "BOS": "bos_token", "EOS": "eos_token", "SEP": "sep_token"}
 MASK_NAMES = ("[MASK]", "<|mask|>", "<|latent-tokens mask|>")
 FRAME = "|+-"  # drawn around boards
+CHARACTERS: dict[str, Json] = {
+    "type": "Split",
+    "pattern": {"Regex": "."},
+    "behavior": "Isolated",
+    "invert": False,
+}
 BYTE_LEVEL: dict[str, Json] = {
     "type": "ByteLevel",
     "add_prefix_space": False,
     "trim_offsets": True,
     "use_regex": False,
+}
+FLAGS: dict[str, Json] = {
+    "single_word": False,
+    "lstrip": False,
+    "rstrip": False,
+    "normalized": False,
+    "special": True,
 }
 
 
@@ -33,7 +46,7 @@ def tokenizer_files(
         task: the task of the model. None has a word for each token, its number.
         vocab_size: the number of tokens without MASK.
         length: the number of positions.
-        mask_id: MASK. None is the token `vocab_size`.
+        mask_id: MASK. None is the token `vocab_size`. A model of transformers may have unused tokens before.
     """
     mask_id = vocab_size if mask_id is None else mask_id
     if isinstance(task, Text):
@@ -42,25 +55,24 @@ def tokenizer_files(
     if len(symbols) != vocab_size:
         symbols = [str(token) for token in range(vocab_size)]
 
-    # Special tokens, by their names in brackets.
-    roles = {symbol: ROLES.get(symbol[1:-1]) for symbol in symbols if is_special(symbol)}
-    are_characters = all(len(symbol) == 1 for symbol in symbols if symbol not in roles)
+    # Special tokens, by their names in brackets, such as [PAD] or <PAD>.
+    names = [symbol for symbol in symbols if re.fullmatch(r"\[[A-Z]+\]|<[A-Z]+>", symbol)]
+    are_characters = all(len(symbol) == 1 for symbol in symbols if symbol not in names)
     mask = "." if are_characters and "." not in symbols else MASK_NAMES[0]
-    special = {role: symbol for symbol, role in roles.items() if role} | {"mask_token": mask}
-
-    # A model of transformers may have unused tokens before MASK.
-    tokens = {**numbered(symbols), mask: mask_id}
+    roles = {ROLES[name[1:-1]]: name for name in names if name[1:-1] in ROLES}
 
     # Characters are read one by one, without frames and spaces. Other words have spaces between them.
+    tokens = {**{symbol: token for token, symbol in enumerate(symbols)}, mask: mask_id}
     skipped = "".join(re.escape(character) for character in FRAME if character not in symbols)
+    skip: dict[str, Json] = {"type": "Replace", "pattern": {"Regex": rf"[\s{skipped}]"}, "content": ""}
     tokenizer: dict[str, Json] = {
-        "normalizer": replace_all(rf"[\s{skipped}]") if are_characters else None,
-        "pre_tokenizer": split_characters() if are_characters else {"type": "WhitespaceSplit"},
+        "normalizer": skip if are_characters else None,
+        "pre_tokenizer": CHARACTERS if are_characters else {"type": "WhitespaceSplit"},
         "decoder": {"type": "Fuse"} if are_characters else None,
         "model": {"type": "WordLevel", "vocab": tokens, "unk_token": ""},
     }
-    added = {token: name for name, token in tokens.items() if name in roles or name == mask}
-    return {FILE: tokenizer_bytes(tokenizer, added), CONFIG: config_bytes(length, special)}
+    added = {token: name for name, token in tokens.items() if name in (*names, mask)}
+    return both_files(length, {**roles, "mask_token": mask}, tokenizer, added)
 
 
 def text_files(text: Text, mask_id: int) -> dict[str, bytes]:
@@ -79,37 +91,18 @@ def text_files(text: Text, mask_id: int) -> dict[str, bytes]:
             special["mask_token"] = reserved
         elif len(names) == mask_id:
             special["mask_token"] = next(name for name in MASK_NAMES if name not in names)
-        return {CONFIG: config_bytes(text.length, special)}
+        return both_files(text.length, special)
     added = {coder.end: END}
     if mask_id == coder.vocab_size:
         special["mask_token"] = MASK_NAMES[0]
         added[mask_id] = MASK_NAMES[0]
+    tokens = {character: byte for byte, character in enumerate(byte_characters())}
     tokenizer: dict[str, Json] = {
         "pre_tokenizer": BYTE_LEVEL,
         "decoder": BYTE_LEVEL,
-        "model": {"type": "BPE", "vocab": numbered(byte_characters()), "merges": []},
+        "model": {"type": "BPE", "vocab": tokens, "merges": []},
     }
-    return {FILE: tokenizer_bytes(tokenizer, added), CONFIG: config_bytes(text.length, special)}
-
-
-def is_special(symbol: str) -> bool:
-    """Return whether a symbol is a name in brackets, such as [PAD] or <PAD>."""
-    return re.fullmatch(r"\[[A-Z]+\]|<[A-Z]+>", symbol) is not None
-
-
-def numbered(names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each name, from 0."""
-    return {name: number for number, name in enumerate(names)}
-
-
-def replace_all(pattern: str) -> dict[str, Json]:
-    """Return the step of tokenizer.json that removes what a pattern matches."""
-    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": ""}
-
-
-def split_characters() -> dict[str, Json]:
-    """Return the step of tokenizer.json that makes every character a token."""
-    return {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False}
+    return both_files(text.length, special, tokenizer, added)
 
 
 def byte_characters() -> list[str]:
@@ -119,21 +112,13 @@ def byte_characters() -> list[str]:
     return [chr(byte if byte in printable else 256 + others.index(byte)) for byte in range(256)]
 
 
-def tokenizer_bytes(parts: dict[str, Json], added: dict[int, str]) -> bytes:
-    """Return the content of tokenizer.json, with special tokens by their ids."""
-    flags: dict[str, Json] = {
-        "single_word": False,
-        "lstrip": False,
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-    tokens: list[Json] = [{"id": token, "content": name, **flags} for token, name in added.items()]
-    return json_bytes({"version": "1.0", "added_tokens": tokens, **parts})
-
-
-def config_bytes(length: int, special: dict[str, str]) -> bytes:
-    """Return the content of tokenizer_config.json."""
+def both_files(
+    length: int,
+    special: dict[str, str],
+    tokenizer: dict[str, Json] | None = None,
+    added: dict[int, str] | None = None,
+) -> dict[str, bytes]:
+    """Return tokenizer_config.json, and tokenizer.json if there are its parts and special tokens by id."""
     config: dict[str, Json] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": length,
@@ -141,4 +126,8 @@ def config_bytes(length: int, special: dict[str, str]) -> bytes:
         "clean_up_tokenization_spaces": False,
         **special,
     }
-    return json_bytes(config)
+    if tokenizer is None:
+        return {CONFIG: json_bytes(config)}
+    tokens: list[Json] = [{"id": token, "content": name, **FLAGS} for token, name in (added or {}).items()]
+    content = json_bytes({"version": "1.0", "added_tokens": tokens, **tokenizer})
+    return {FILE: content, CONFIG: json_bytes(config)}

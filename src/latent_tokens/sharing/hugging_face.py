@@ -1,4 +1,4 @@
-"""Our networks as models of transformers: inputs, loss, samples, loading and saving."""
+"""Our networks as models of transformers: loss, samples, loading and saving."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from latent_tokens.checkpoints.layouts import read_json
 from latent_tokens.configs import NumCandidates, NumLatents, SamplingConfig
 from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token
-from latent_tokens.core.layout import Layout
 from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import IGNORED_LABEL, weighted_cross_entropy
-from latent_tokens.sharing.generation import GeneratedOutput, decode_masked
 from latent_tokens.sharing.hub import for_transformers, push_to_hub, save_pretrained
+from latent_tokens.sharing.masked_lm import GeneratedOutput, arranged_logits, decode_masked
 from latent_tokens.tasks import TASKS, Language, Text
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
@@ -226,8 +225,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         top_p: float | None = None,
         seed: int = 0,
         off_distribution: bool = False,
-        on_step: Callable[[Step], object] | None = None,
-        output_trace: bool = False,
+        on_step: Callable[[Step], None] | None = None,
     ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
@@ -246,7 +244,6 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             seed: seed of the samples.
             off_distribution: allow any n for a method whose n is fixed in training.
             on_step: called after each step with its `Step`.
-            output_trace: record every step in `trace`.
 
         Raises:
             ValueError: a setting is out of range or not supported by the method.
@@ -266,9 +263,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             off_distribution=off_distribution,
         )
         decoding = decoding_for(self.net.method, known_task(self.config), config)
-        attended = attended_slots(input_ids, attention_mask)
-        check_positions(self.net, torch.arange(input_ids.shape[1], device=input_ids.device), attended)
-        return decode_masked(self.net, input_ids, attended, decoding, seed, on_step, output_trace)
+        return decode_masked(self.net, input_ids, attention_mask, decoding, seed, on_step)
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)
@@ -293,85 +288,3 @@ def known_task(config: PretrainedConfig) -> Language:
     """Return the task whose decoding defaults a model has, or None for a task of another package."""
     name = str((getattr(config, "task", None) or {}).get("name"))
     return Text() if name == Text.name else cast(Language, TASKS.get(name))
-
-
-def attended_slots(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Return which slots (B, S) are not padding."""
-    if attention_mask is None:
-        return torch.ones_like(input_ids, dtype=torch.bool)
-    return attention_mask.bool()
-
-
-def check_positions(net: Transformer, positions: Tensor, attended: Tensor) -> None:
-    """Raise ValueError if positions of slots (S) or (B, S) are out of range or occur twice in a row."""
-    ordered = positions.expand_as(attended).masked_fill(~attended, -1).sort(dim=1).values
-    is_twice = (ordered.diff(dim=1) == 0) & (ordered[:, 1:] >= 0)
-    is_outside = attended & ((positions < 0) | (positions >= net.max_length))
-    if is_twice.any() or is_outside.any():
-        raise ValueError(
-            f"position_ids: must be different and from 0 to {net.max_length - 1}. Cut the input."
-        )
-
-
-def arranged_logits(
-    net: Transformer, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return the logits (B, S, V + 1) of slots in any order, and which of them (B, S) predict a token.
-
-    Raises:
-        ValueError: positions are out of range or occur twice.
-    """
-    method = net.method
-    attended = attended_slots(input_ids, attention_mask)
-    if position_ids is None:
-        position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
-    check_positions(net, position_ids, attended)
-    tokens, layout, slot_of = arrange(net, input_ids.long(), position_ids.long(), attended)
-
-    # The logits of the arranged slots, in the order of the input.
-    logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
-    logits = exclude_mask_token(net.mask_id, logits)  # (B, S, V + 1)
-    predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
-    return logits.gather(1, slot_of[..., None].expand_as(logits)), predicted.gather(1, slot_of)
-
-
-def arrange(
-    net: Transformer, input_ids: Tensor, positions: Tensor, attended: Tensor
-) -> tuple[Tensor, Layout, Tensor]:
-    """Arrange slots as the method expects them: [clean | masked | padding], each in the order of the input.
-
-    Args:
-        net: the network with its method.
-        input_ids: tokens and MASK (B, S).
-        positions: the positions of the slots, (S) or (B, S).
-        attended: which slots (B, S) are not padding.
-
-    Returns:
-        The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the arranged input
-        for each slot of `input_ids`.
-
-    Raises:
-        ValueError: the clean tokens are not a prefix, and the readout is shifted.
-    """
-    method = net.method
-    positions = positions.expand_as(input_ids).masked_fill(~attended, 0)
-    is_masked = attended & (input_ids == net.mask_id)
-    slots = (2 * ~attended + is_masked).argsort(dim=1, stable=True)  # (B, S)
-
-    # The slots that take part. A shifted readout reads no further than the first masked one.
-    num_clean = (attended & ~is_masked).sum(1)
-    num_visible = method.max_visible(is_masked.sum(1))
-    if method.readout == "shifted":
-        num_visible = num_visible.clamp(max=1)
-    layout = Layout(positions.gather(1, slots), num_clean, num_clean + num_visible)
-    if method.readout == "shifted" and (layout.positions != layout.slots)[layout.shown].any():
-        raise ValueError(
-            "input_ids: its tokens are not a prefix, and a shifted readout only continues one. "
-            "Use scdm or mdm to infill."
-        )
-
-    # The tokens by position.
-    rows = torch.arange(len(input_ids), device=input_ids.device)[:, None].expand_as(input_ids)
-    tokens = torch.full((len(input_ids), net.max_length), net.mask_id, device=input_ids.device)
-    tokens[rows[attended], positions[attended]] = input_ids[attended]
-    return tokens, layout, slots.argsort(1)

@@ -34,7 +34,7 @@ from latent_tokens import (
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
 from latent_tokens.sharing.lm_eval import before_stop, generation_settings, is_decided
-from latent_tokens.sharing.text_model import TransformersCodec, open_model
+from latent_tokens.sharing.text_model import open_model, transformers_codec
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -424,7 +424,7 @@ def test_tokenizer_without_a_token_that_ends_texts_is_refused():
     tokenizer = tokenizer_of()
     tokenizer.eos_token = None
     with pytest.raises(ValueError, match="tokenizer: has no EOS token"):
-        TransformersCodec(tokenizer)
+        transformers_codec(tokenizer)
 
 
 @pytest.mark.slow

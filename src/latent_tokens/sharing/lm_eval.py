@@ -28,6 +28,7 @@ from latent_tokens.tasks import Text
 
 try:
     from lm_eval.api.model import TemplateLM
+    from lm_eval.models.utils import normalize_gen_kwargs
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
     from tqdm import tqdm  # type: ignore[import-untyped]
 except ImportError as error:
@@ -41,8 +42,7 @@ if TYPE_CHECKING:
 
 AUTO_BATCH_SIZE = 8
 DEFAULT_MAX_TOKENS = 256  # as in lm-eval, or half of the positions of a shorter model
-MAX_TOKENS_NAMES = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-SUPPORTED = ("until", "do_sample", "temperature", "top_p", *MAX_TOKENS_NAMES)
+SUPPORTED = {"until", "do_sample", "temperature", "top_p", "max_gen_toks"}
 
 
 @dataclass
@@ -89,32 +89,27 @@ class GenerationSettings:
 
 
 def generation_settings(values: Mapping[str, Any], max_length: int) -> GenerationSettings:
-    """Return the settings of a task's `generation_kwargs`.
+    """Return the settings of a task's `generation_kwargs`, by the rules of lm-eval.
 
     Generation is greedy unless they ask for sampling: by do_sample, or else by a temperature above 0.
 
     Raises:
         ValueError: a setting is not supported, or leaves no room for a context.
     """
-    unknown = [name for name in values if name not in SUPPORTED]
+    default = min(DEFAULT_MAX_TOKENS, max_length // 2)
+    sampled = {"temperature": 1.0, **values} if values.get("do_sample") else dict(values)
+    settings = normalize_gen_kwargs(sampled, default)
+    unknown = sorted(set(settings) - SUPPORTED)
     if unknown:
-        raise ValueError(f"generation_kwargs: {unknown[0]} is not supported. Use {', '.join(SUPPORTED[:5])}.")
-    until = values.get("until") or []
-    stops = [until] if isinstance(until, str) else until
-    limits = [values[name] for name in MAX_TOKENS_NAMES if values.get(name) is not None]
-    max_tokens = int(limits[0]) if limits else min(DEFAULT_MAX_TOKENS, max_length // 2)
+        names = ", ".join(sorted(SUPPORTED))
+        raise ValueError(f"generation_kwargs: {unknown[0]} is not supported. Use {names}.")
+    max_tokens = settings["max_gen_toks"]
     if not 1 <= max_tokens < max_length:
         problem = f"the model has {max_length} positions, and the context needs some"
         raise ValueError(f"max_gen_toks={max_tokens}: {problem}. Use 1 to {max_length - 1}.")
-    temperature = values.get("temperature")
-    do_sample = values.get("do_sample")
-    is_sampled = bool(temperature if do_sample is None else do_sample)
-    return GenerationSettings(
-        until=tuple(stop for stop in stops if stop),
-        max_tokens=max_tokens,
-        temperature=(1.0 if temperature is None else float(temperature)) if is_sampled else 0.0,
-        top_p=float(values.get("top_p") or 1.0),
-    )
+    until = tuple(stop for stop in settings["until"] if stop)
+    temperature = settings.get("temperature", 0.0)
+    return GenerationSettings(until, max_tokens, temperature, settings.get("top_p", 1.0))
 
 
 def before_stop(text: str, until: Sequence[str]) -> str:

@@ -37,79 +37,50 @@ Pair = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
-class TextCodec:
-    """The tokens of our text task. Each input begins with an end of document, as in training."""
+class Codec:
+    """Text as the tokens that a model receives."""
 
-    task: Text
-    starts_inputs = True
-    tokenizer = None
-
-    @property
-    def name(self) -> str:
-        """The name of the tokenizer."""
-        return f"{self.task.tokenizer} ({self.task.fingerprint})"
-
-    @property
-    def start(self) -> int:
-        """The token in front of a text."""
-        return self.task.coder.end
-
-    @property
-    def end(self) -> int:
-        """The token that ends a text."""
-        return self.task.coder.end
-
-    def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
-        """Return the tokens of a text."""
-        (ids,) = self.task.coder.encode([text])
-        return [self.start, *ids.tolist()] if add_special_tokens else ids.tolist()
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of tokens."""
-        return self.task.coder.decode(ids)
+    name: str
+    start: int  # the token in front of a text
+    end: int  # the token that ends a text
+    encode: Callable[[str, bool | None], list[int]]  # None: the tokenizer decides about special tokens
+    decode: Callable[[Sequence[int]], str]  # without special tokens
+    tokenizer: PreTrainedTokenizerBase | None = None  # None: each input begins with `start`, as in training
 
 
-@dataclass(frozen=True)
-class TransformersCodec:
-    """The tokens of a tokenizer of transformers, as the class `hf` of lm-eval uses it.
+def text_codec(task: Text) -> Codec:
+    """Return the tokens of our text task. Each input begins with an end of document."""
+    coder = task.coder
+
+    def encode(text: str, add_special_tokens: bool | None) -> list[int]:
+        (ids,) = coder.encode([text])
+        return [coder.end, *ids.tolist()] if add_special_tokens else ids.tolist()
+
+    return Codec(f"{task.tokenizer} ({task.fingerprint})", coder.end, coder.end, encode, coder.decode)
+
+
+def transformers_codec(tokenizer: PreTrainedTokenizerBase) -> Codec:
+    """Return the tokens of a tokenizer of transformers, as the class `hf` of lm-eval uses it.
 
     Raises:
         ValueError: the tokenizer has no token that ends a text.
     """
+    if tokenizer.eos_token_id is None:
+        raise ValueError("tokenizer: has no EOS token. Set its eos_token.")
+    end = int(tokenizer.eos_token_id)
+    start = end if tokenizer.bos_token_id is None else int(tokenizer.bos_token_id)
+    begin = str(tokenizer.decode([start]))
 
-    tokenizer: PreTrainedTokenizerBase
-    starts_inputs = False
-
-    def __post_init__(self) -> None:
-        if self.tokenizer.eos_token_id is None:
-            raise ValueError("tokenizer: has no EOS token. Set its eos_token.")
-
-    @property
-    def name(self) -> str:
-        """The name of the tokenizer."""
-        return str(self.tokenizer.name_or_path).replace("/", "__")
-
-    @property
-    def start(self) -> int:
-        """The token in front of a text, BOS or else EOS."""
-        bos = self.tokenizer.bos_token_id
-        return int(self.end if bos is None else bos)
-
-    @property
-    def end(self) -> int:
-        """The token that ends a text."""
-        return int(self.tokenizer.eos_token_id)
-
-    def encode(self, text: str, add_special_tokens: bool | None = None) -> list[int]:
-        """Return the tokens of a text. With None, the tokenizer decides whether special tokens are added."""
-        if add_special_tokens is None and text.startswith(str(self.tokenizer.decode([self.start]))):
+    def encode(text: str, add_special_tokens: bool | None) -> list[int]:
+        if add_special_tokens is None and text.startswith(begin):
             add_special_tokens = False
         settings = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
-        return [int(token) for token in self.tokenizer.encode(text, **settings)]
+        return [int(token) for token in tokenizer.encode(text, **settings)]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of tokens, without special ones."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    return Codec(str(tokenizer.name_or_path).replace("/", "__"), start, end, encode, decode, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -117,7 +88,7 @@ class TextModel:
     """A network with its method, and the tokens of its text."""
 
     net: nn.Module
-    codec: TextCodec | TransformersCodec
+    codec: Codec
     method: Method
     max_length: int
 
@@ -134,12 +105,17 @@ class TextModel:
         """
         inner = unwrap(self.net)
         is_shifted = isinstance(inner, HuggingFaceDenoiser) and inner.readout == "shifted"
-        return is_shifted and isinstance(self.codec, TransformersCodec)
+        return is_shifted and self.codec.tokenizer is not None
+
+    @property
+    def starts_inputs(self) -> bool:
+        """Whether every input begins with the token in front of a text, as in training."""
+        return self.codec.tokenizer is None
 
     @property
     def rolling_length(self) -> int:
         """The number of tokens that a window of a long text predicts, after one token of context."""
-        return self.max_length if self.feeds_first else self.max_length - 1 - self.codec.starts_inputs
+        return self.max_length if self.feeds_first else self.max_length - 1 - self.starts_inputs
 
     def fitted(self, context: Sequence[int], num_new: int) -> list[int]:
         """Return the last tokens of a context, so that it and the new tokens fit into the network.
@@ -147,10 +123,10 @@ class TextModel:
         It keeps its first token if every input begins so. Raises ValueError if there is no room for it.
         """
         room = self.max_length + self.feeds_first - num_new
-        if room < 1 + self.codec.starts_inputs:
+        if room < 1 + self.starts_inputs:
             problem = f"the model has {self.max_length:,} positions"
             raise ValueError(f"{num_new:,} tokens after the context: {problem}. Use shorter texts.")
-        if not self.codec.starts_inputs:
+        if not self.starts_inputs:
             return list(context[-room:])
         start = self.codec.start
         rest = context[1:] if context[:1] == [start] else context
@@ -221,7 +197,7 @@ def open_model(
     if isinstance(model, nn.Module):
         if tokenizer is None:
             raise ValueError("tokenizer=None: pass the Text of the network, or a tokenizer of transformers.")
-        codec = TextCodec(tokenizer) if isinstance(tokenizer, Text) else TransformersCodec(tokenizer)
+        codec = text_codec(tokenizer) if isinstance(tokenizer, Text) else transformers_codec(tokenizer)
         return with_codec(model, codec)
     folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
     if is_of_transformers(folder):
@@ -231,10 +207,10 @@ def open_model(
     net = from_pretrained(folder, base=base)
     task = learned_text(folder)
     check_fits(net, task)
-    return with_codec(net, TextCodec(task))
+    return with_codec(net, text_codec(task))
 
 
-def with_codec(net: nn.Module, codec: TextCodec | TransformersCodec) -> TextModel:
+def with_codec(net: nn.Module, codec: Codec) -> TextModel:
     """Return a network with the tokens of its text. Raise ValueError if it lacks an attribute."""
     inner = cast(nn.Module, unwrap(net))
     check_attributes(inner)
@@ -252,5 +228,5 @@ def open_autoregressive(folder: Path) -> TextModel:
         raise ValueError(f"{folder}: {problem}. {fix}.")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     return with_codec(
-        HuggingFaceDenoiser(model, None, readout="shifted").eval(), TransformersCodec(tokenizer)
+        HuggingFaceDenoiser(model, None, readout="shifted").eval(), transformers_codec(tokenizer)
     )

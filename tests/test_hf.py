@@ -249,7 +249,7 @@ def test_likelihood_in_one_pass_is_that_of_the_steps(tokens):
     ("mask_id", "message"),
     [
         (VOCAB, "mask_id=12: the vocabulary has 12 tokens. Use the id of a reserved one, or None"),
-        (-1, "mask_id=-1: must be a whole number from 0"),
+        (-1, "mask_id=-1: the vocabulary has 12 tokens"),
         (1, "mask_id=1: is the bos token of the model. Use the id of a reserved one, or None"),
         (2, "mask_id=2: is the eos token of the model."),
     ],

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_mask
 
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_choice
 from latent_tokens.configs import LoraTargets
 from latent_tokens.core.attention import is_cacheable, visible
 from latent_tokens.core.denoiser import exclude_mask_token
@@ -32,6 +32,10 @@ FAMILIES = (
     "bert", "eurobert", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "olmo2",
     "qwen2", "qwen3", "smollm3",
 )  # fmt: skip
+CACHE_ARGUMENTS = ("cache", "past_key_values")  # that of transformers 5.24, and the one before it
+OWN_METHODS = {"in_place": METHODS["mdm"], "left": METHODS["mdm-left"], "shifted": METHODS["arm"]}
+OF_ATTENTION = {"attn", "self_attn", "attention"}
+"""Names of modules whose linear layers are the projections of attention, in every tested family."""
 
 
 def sliding_window(model: PreTrainedModel) -> int | None:
@@ -62,6 +66,12 @@ def check_model(model: PreTrainedModel) -> None:
         )
 
 
+def special_tokens(model: PreTrainedModel) -> dict[str, list[int | None]]:
+    """Return the ids of BOS, EOS and padding by kind, or None. Several tokens can end a text."""
+    ids = {kind: getattr(model.config, f"{kind}_token_id", None) for kind in ("bos", "eos", "pad")}
+    return {kind: token if isinstance(token, list) else [token] for kind, token in ids.items()}
+
+
 def check_mask_id(
     model: PreTrainedModel,
     mask_id: int,
@@ -72,23 +82,18 @@ def check_mask_id(
 
     `name` is the setting that has the id, and `fix` tells which ids are possible.
     """
-    check_int(name, mask_id, 0)
-    vocab_size = model.config.vocab_size
-    if mask_id >= vocab_size:
-        raise ValueError(f"{name}={mask_id}: the vocabulary has {vocab_size} tokens. {fix}")
-    for kind in ("bos", "eos", "pad"):
-        token = getattr(model.config, f"{kind}_token_id", None)
-        if mask_id in (token if isinstance(token, list) else [token]):
-            raise ValueError(f"{name}={mask_id}: is the {kind} token of the model. {fix}")
+    kinds = [kind for kind, ids in special_tokens(model).items() if mask_id in ids]
+    if kinds:
+        raise ValueError(f"{name}={mask_id}: is the {kinds[0]} token of the model. {fix}")
+    if not 0 <= mask_id < model.config.vocab_size:
+        raise ValueError(f"{name}={mask_id}: the vocabulary has {model.config.vocab_size} tokens. {fix}")
 
 
 def bos_token(model: PreTrainedModel) -> int:
     """Return the id in front of a text, BOS or else EOS. Raise ValueError if the vocabulary has neither."""
-    for kind in ("bos", "eos"):
-        token = getattr(model.config, f"{kind}_token_id", None)
-        if isinstance(token, list):  # several tokens end a text
-            token = next(iter(token), None)
-        if isinstance(token, int) and 0 <= token < model.config.vocab_size:
+    special = special_tokens(model)
+    for token in (*special["bos"][:1], *special["eos"][:1]):
+        if token is not None and 0 <= token < model.config.vocab_size:
             return token
     raise ValueError("readout=shifted: the model has no BOS token. Set bos_token_id of its config.")
 
@@ -109,16 +114,6 @@ def add_row(model: PreTrainedModel) -> None:
     for layer in layers:
         weight = cast(Tensor, layer.weight)  # with tied embeddings, the same of both layers
         weight[-1] = weight[:-1].float().mean(0).to(weight.dtype)
-
-
-CACHE_ARGUMENTS = ("cache", "past_key_values")  # that of transformers 5.24, and the one before it
-
-
-OWN_METHODS = {
-    "in_place": METHODS["mdm"],
-    "left": METHODS["mdm-left"],
-    "shifted": METHODS["arm"],
-}
 
 
 class HuggingFaceDenoiser(nn.Module):
@@ -241,8 +236,7 @@ class HuggingFaceDenoiser(nn.Module):
         if self.mask_row is not None:
             inputs = {"inputs_embeds": self.embed(ids)}
         if cache is not None:
-            assert self.cache_argument is not None  # `supports_cache`
-            inputs[self.cache_argument] = cache
+            inputs[str(self.cache_argument)] = cache
         if columns is not None:
             inputs["logits_to_keep"] = columns
         return cast(
@@ -285,10 +279,6 @@ class HuggingFaceDenoiser(nn.Module):
             return mask[:, None]
         zeros = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
         return zeros.masked_fill(~mask, -torch.inf)[:, None]
-
-
-OF_ATTENTION = {"attn", "self_attn", "attention"}
-"""Names of modules whose linear layers are the projections of attention, in every tested family."""
 
 
 @dataclass(frozen=True)

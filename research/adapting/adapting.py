@@ -31,8 +31,7 @@ from latent_tokens.evaluation.intervals import half_interval_of_ratio
 from latent_tokens.evaluation.likelihood import nats_along_orders, num_bytes
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.progress import counting
-from latent_tokens.storage import append_line, read_lines
-from latent_tokens.storage.versions import source_commit
+from latent_tokens.storage import append_line, read_lines, source_commit
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import with_first_given

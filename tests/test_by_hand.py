@@ -66,7 +66,7 @@ from latent_tokens.tasks.rng import next_random
 from latent_tokens.tasks.sudoku.grid import Grid, units
 from latent_tokens.tasks.zebra import clues
 from latent_tokens.training.checkpoint import discard_after
-from latent_tokens.training.resume import Stretch
+from latent_tokens.training.run import Stretch
 from latent_tokens.training.step import (
     draw_examples,
     ema_update,

@@ -75,7 +75,7 @@ def test_a_reader_that_ends_the_process_is_found(tmp_path, monkeypatch, name):
 
 def test_rows_that_are_none_are_named(tmp_path):
     for text, message in (
-        ("3\n", "a int where an object must be"),
+        ("3\n", "line 1: is not a row of JSON"),
         ("[" * 100_000 + "\n", "is not a row of JSON"),
         ('{"a": 1}\n' + "1" * 5_000 + "\n", "line 2: is not a row"),
     ):

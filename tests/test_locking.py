@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import pytest
 
 from latent_tokens.cli import main
-from latent_tokens.training.locking import LOCK, LockedError, locked
 from latent_tokens.training.loop import fit
+from latent_tokens.training.run import LOCK, LockedError, locked
 from test_training import rows, tiny_run
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from latent_tokens.training.locking import locked
+from latent_tokens.training.run import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
@@ -72,7 +72,7 @@ def test_a_read_only_directory_is_refused_in_one_line(tmp_path, monkeypatch):
     if os.access(tmp_path, os.W_OK):
         monkeypatch.setattr(os, "open", read_only)
     with (
-        pytest.raises(OSError, match=r"cannot be written .* Make it writable, or name") as error,
+        pytest.raises(LockedError, match=r"cannot be written .* Make it writable, or name") as error,
         locked(tmp_path),
     ):
         pass

@@ -11,7 +11,7 @@ from latent_tokens import TrainConfig, fit, from_pretrained
 from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.cli import main
 from latent_tokens.training.checkpoint import saved_states
-from latent_tokens.training.resume import Stretch
+from latent_tokens.training.run import Stretch
 from latent_tokens.training.step import learning_rate
 
 

@@ -34,8 +34,8 @@ from latent_tokens.storage import append_line, read_description, read_lines, sou
 from latent_tokens.tasks import Text, described
 from latent_tokens.tasks.base import evenly
 from latent_tokens.training.checkpoint import saved_step
-from latent_tokens.training.locking import LockedError
 from latent_tokens.training.loop import fit
+from latent_tokens.training.run import LockedError
 
 
 def measure_text(net: Transformer, recipe: Recipe) -> Row:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from latent_tokens import processes
-from latent_tokens.checks import changed, check_out, check_settings
+from latent_tokens.checks import changed, check_settings
 from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
@@ -22,11 +22,9 @@ from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language, named
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.data import num_train_of
-from latent_tokens.training.locking import LockedError, locked
 from latent_tokens.training.network import trainable_parameters
-from latent_tokens.training.resume import read_started, resume_config
-from latent_tokens.training.run import Preempted, Run, interruptible
-from latent_tokens.training.setup import join_ranks, setup
+from latent_tokens.training.run import Preempted, Run, interruptible, locked
+from latent_tokens.training.setup import read_started, resume_config, setup
 from latent_tokens.training.step import (
     NotFinite,
     keep_batch,
@@ -36,6 +34,7 @@ from latent_tokens.training.step import (
     training_batches,
     validation_loss,
 )
+from latent_tokens.training.tracking import check_installed
 
 
 def is_finished(config: TrainConfig) -> bool:
@@ -112,8 +111,9 @@ def fit(
     config = config_of(config, method, settings)
     own_method = None if isinstance(method, str) else method
     with processes.translate_peer_failure():
-        accelerator = join_ranks(config)
-        with locked_by_main(config.folder), processes.limit_threads(config.threads):
+        check_installed(config.track)
+        accelerator = processes.join(config.track, config.folder)
+        with locked(config.folder), processes.limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
             train(run, observe or unobserved)
@@ -244,21 +244,3 @@ def stop_diverged(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:
     path = keep_batch(run.config.folder, batch, error, run.state.step)
     problem = f"{error} at step {run.state.step}: training diverged, its batch is {path}"
     raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
-
-
-@contextmanager
-def locked_by_main(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run directory on rank 0. All ranks raise LockedError if another process has it."""
-    with ExitStack() as stack:
-        problem = ""
-        try:
-            if processes.is_main():
-                if folder.exists() and not folder.is_dir():
-                    check_out(folder)
-                stack.enter_context(locked(folder))
-        except (ValueError, OSError) as error:
-            problem = str(error)
-        problem = processes.all_gather_object(problem)[0]
-        if problem:
-            raise LockedError(problem)
-        yield

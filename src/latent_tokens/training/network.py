@@ -41,10 +41,11 @@ from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import TASKS, Examples, Language, Text, described, signature
 from latent_tokens.training.data import check_tokenizer
-from latent_tokens.training.resume import RESTORE_HINT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+RESTORE_HINT = "Start the same run in another directory, and copy its config.json here."
 
 
 def shard(net: nn.Module, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""A run between two steps, and the signals that stop it after one."""
+"""A run between two steps, the signals that stop it after one, and the lock of its directory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 import torch
 from accelerate import Accelerator
+from filelock import FileLock, Timeout
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -19,15 +21,58 @@ from latent_tokens import processes
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
-from latent_tokens.storage import append_line
+from latent_tokens.storage import append_line, remove_empty
 from latent_tokens.tasks import Examples
 from latent_tokens.training.checkpoint import State, save_state
-from latent_tokens.training.resume import Stretch
 
+LOCK = ".lock"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-
-
 EX_TEMPFAIL = 75  # of sysexits.h: a scheduler runs the job again
+
+
+class LockedError(ValueError):
+    """Another process holds the lock of a directory, or the directory cannot be written."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a directory, which is created if missing, and removed if the block leaves it empty.
+
+    Rank 0 has it for all. The system frees the lock when its process ends, however it ends. On NFS the server
+    does, some 90 s after a host crashed.
+
+    Raises:
+        LockedError: another process holds the lock, or the directory cannot be written. All ranks raise it.
+
+    Example:
+        with locked(Path("runs/four")):
+            ...
+    """
+    new_folders = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    lock = FileLock(folder / LOCK)
+    problem = ""
+    try:
+        if processes.is_main():
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                lock.acquire(timeout=0)
+            except Timeout:
+                fix = "Wait for it, stop it, or name another directory with --out."
+                problem = f"another process is training in it. {fix} If none runs, remove {folder / LOCK}."
+            except OSError as error:
+                fix = "Make it writable, or name another directory."
+                problem = f"cannot be written ({error.strerror}). {fix}"
+        problem = processes.all_gather_object(problem)[0]
+        if problem:
+            raise LockedError(f"{folder}: {problem}")
+        yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):
+                (folder / LOCK).unlink()  # with the lock, so that a waiting process sees the file removed
+            lock.release()
+        if processes.is_main():
+            remove_empty(new_folders)
 
 
 class Preempted(KeyboardInterrupt):
@@ -65,6 +110,14 @@ def interruptible() -> Iterator[list[int]]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps with one learning rate schedule. It lasts until the next stretch begins."""
+
+    begin: int  # steps before it
+    end: int  # the step at which its schedule ends
 
 
 @dataclass

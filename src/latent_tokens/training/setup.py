@@ -1,12 +1,12 @@
-"""A run before its first step, or at the step from which it resumes."""
+"""A run before its first step, or at the step from which it resumes, with the checks of its config."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from accelerate import Accelerator
@@ -16,38 +16,39 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.stored_methods import load_method
-from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.checks import check_out, one_line
+from latent_tokens.configs import (
+    DEFAULT_SHAPE,
+    LATER_DEFAULTS,
+    MAY_CHANGE_ON_RESUME,
+    PrecisionSetting,
+    Split,
+    TrainConfig,
+)
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method
 from latent_tokens.core.objective import check_anneal
 from latent_tokens.data.loading import change_detector, fingerprint
-from latent_tokens.network.kernels import compile_blocks
-from latent_tokens.storage import Json, json_bytes, restore_files
+from latent_tokens.network.kernels import compile_blocks, precision_reason, resolve_precision, warn_if_slow
+from latent_tokens.progress import CONSOLE
+from latent_tokens.storage import Json, half_written, json_bytes, provenance, read_description, write_atomic
 from latent_tokens.tasks import Examples, Language, Text, description, named
-from latent_tokens.training.checkpoint import State, discard_after, load_state, saved_states
+from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
 from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
+    RESTORE_HINT,
     build_network,
     check_mask_unused,
     initial_sha256,
     shard,
     trainable_parameters,
 )
-from latent_tokens.training.resume import (
-    check_started,
-    extended,
-    print_precision,
-    read_started,
-    resume_config,
-    settings,
-    stretches_of,
-    write_extension,
-    write_start,
-)
-from latent_tokens.training.run import Run
-from latent_tokens.training.step import ema_update, place_ema, restore_best
-from latent_tokens.training.tracking import check_installed, start_tracker
+from latent_tokens.training.run import LOCK, Run, Stretch
+from latent_tokens.training.step import ema_update, place_ema
+from latent_tokens.training.tracking import start_tracker
+
+LEGACY_DEFAULTS = {"gelu": "tanh"}  # settings of runs that started before the setting existed
 
 
 def setup(
@@ -61,7 +62,8 @@ def setup(
     folder = config.folder
     ignored = () if given is None else OF_TRANSFORMER
     method = load_method(config.method) if method is None else method
-    method = with_settings(method, config)
+    check_anneal(config.anneal, method.attention)
+    method = replace(method, weight=config.weight or method.weight, targets=config.targets or method.targets)
 
     # Check the config, and the run that it resumes.
     wanted = named(config.task) if task is None else task
@@ -80,8 +82,9 @@ def setup(
     config, net = build_network(config, given, task, method, started if has_checkpoint else None)
     check_mask_unused(net, splits["train"])
     contents = describe_run(config, task, net, splits, ignored)
-    if needs_checkpoint:
-        contents["start"] = describe_start(config, net)
+    if needs_checkpoint:  # its initial weights are not those of the seed
+        source: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
+        contents["start"] = {**source, "weights_sha256": initial_sha256(net)}
     files = {folder / name: content for name, content in files_of(task).items()}
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
     if started is not None:
@@ -89,20 +92,12 @@ def setup(
     elif processes.is_main():
         write_start(folder, contents, files)
 
-    # EMA weights and optimizer, on sharded weights with FSDP.
-    ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema))
-    if config.parallel == "fsdp":
-        for module in (net, ema.module):
-            shard(module.to(accelerator.device), accelerator.device)
-    optimizer = torch.optim.AdamW(
-        trainable_parameters(net), config.lr, weight_decay=config.weight_decay, fused=True
-    )
-
     # Load the latest checkpoint. No file of a later step is removed until all ranks have read theirs.
+    ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
-        restore_directory(config, state, files)
+        restore_directory(folder, state, config.keep, files)
 
     # Move everything to the device, and share the network between the ranks.
     model = net if given is None else cast(nn.Module, given)
@@ -112,15 +107,45 @@ def setup(
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
-        values = {name: value for name, value in settings(config, ignored).items() if value is not None}
-        start_tracker(accelerator, config.track, folder, state.step, values)
+        start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
     pad = getattr(task, "pad", None)
     run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
     if started is not None:
-        extend(run, started)
+        set_stretches(run, started)
     return run
+
+
+def method_of(config: TrainConfig, method: Method | None) -> Method:
+    """Return the method, or that of the config's name, with the config's loss weight and targets.
+
+    Raises:
+        ValueError: there is no such method, or the config anneals a mask that is causal.
+    """
+    method = load_method(config.method) if method is None else method
+    check_anneal(config.anneal, method.attention)
+    weight = config.weight or method.weight
+    return replace(method, weight=weight, targets=config.targets or method.targets)
+
+
+def ema_and_optimizer(
+    net: nn.Module, config: TrainConfig, device: torch.device
+) -> tuple[AveragedModel, torch.optim.Optimizer]:
+    """Return the EMA weights and the optimizer of a network, whose weights are sharded with FSDP."""
+    ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema))
+    if config.parallel == "fsdp":
+        for module in (net, ema.module):
+            shard(module.to(device), device)
+    weights = trainable_parameters(net)
+    return ema, torch.optim.AdamW(weights, config.lr, weight_decay=config.weight_decay, fused=True)
+
+
+def check_same_step(folder: Path, state: State) -> None:
+    """Raise ValueError if ranks have read checkpoints of different steps. It waits for all ranks."""
+    if len(set(processes.all_gather_object(state.step))) > 1:
+        fix = "Make sure that all ranks see the same files, then resume again"
+        raise ValueError(f"{folder}: ranks read checkpoints of different steps. {fix}")
 
 
 def files_of(task: Language) -> dict[str, bytes]:
@@ -128,41 +153,90 @@ def files_of(task: Language) -> dict[str, bytes]:
     return task.files() if isinstance(task, Text) else {}
 
 
-def restore_directory(config: TrainConfig, state: State, task_files: dict[Path, bytes]) -> None:
-    """Bring the files of a run directory to the step of a checkpoint."""
-    discard_after(config.folder, state.step, config.keep)
-    restore_files(task_files)
-    restore_best(config.folder, state)
-
-
-def extend(run: Run, started: Mapping[str, Any]) -> None:
-    """Set the stretches of a run that is resumed, and record one that this call adds."""
-    config = run.config
-    if config.steps == started["training"]["steps"]:
-        run.stretches = stretches_of(started, config)
-        return
-    run.stretches = extended(started, config, run.state.step)
-    if processes.is_main():
-        write_extension(config.folder, started, config, run.stretches)
-    run.log({"extended_to": config.steps})
-
-
-def join_ranks(config: TrainConfig) -> Accelerator:
-    """Join the other ranks, with the config's tracker. Raise ValueError if the tracker is not installed."""
-    check_installed(config.track)
-    return processes.join(config.track, config.folder)
-
-
-def with_settings(method: Method, config: TrainConfig) -> Method:
-    """Return the method with the config's loss weight and targets.
+def read_started(config: TrainConfig) -> dict[str, Any] | None:
+    """Return the config.json of the run to resume, or None to start one.
 
     Raises:
-        ValueError: the config anneals a mask that is causal.
+        ValueError: the directory cannot start or resume a run.
     """
-    check_anneal(config.anneal, method.attention)
-    weight = config.weight or method.weight
-    targets = config.targets or method.targets
-    return replace(method, weight=weight, targets=targets)
+    folder = config.folder
+    is_run = (folder / "config.json").is_file()
+    if config.resume in ("yes", "extend") or (config.resume == "auto" and is_run):
+        return read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
+    temporary = set(half_written(folder))  # what a killed start left
+    allowed = {folder / LOCK} | (temporary if config.resume == "auto" else set())
+    if folder.resolve() == Path.cwd() or set(folder.iterdir()) - allowed:
+        can_resume = config.resume == "no" and (temporary or is_run)
+        check_out(folder, "Add resume=auto to continue an interrupted run. " if can_resume else "")
+    return None
+
+
+def resume_config(
+    config: TrainConfig, started: dict[str, Any] | None, device: torch.device, ignored: Collection[str]
+) -> TrainConfig:
+    """Return the config with the precision of the run, which is never auto, and its shape. Rank 0 decides.
+
+    Args:
+        config: the settings.
+        started: the config.json of the run to resume, or None to start one.
+        device: the device of this rank.
+        ignored: settings without influence on the run.
+
+    Raises:
+        ValueError: a setting differs from that of the run to resume.
+    """
+    stored = {} if started is None else started.get("training")
+    is_corrupt = not isinstance(stored, dict) or stored.get("precision") not in get_args(PrecisionSetting)
+    if started is not None and is_corrupt:
+        raise ValueError(f"{config.folder / 'config.json'}: corrupt. {RESTORE_HINT}")
+    assert stored is not None
+    if config.precision == "auto":
+        chosen = resolve_precision("auto", device) if started is None else stored["precision"]
+        config = replace(config, precision=processes.all_gather_object(chosen)[0])
+    if started is None:
+        return config
+
+    # Settings that the run has from the model that it started from.
+    if config.start is not None:
+        shape = {name: stored.get(name) for name in DEFAULT_SHAPE if getattr(config, name) is None}
+        config = replace(config, **cast(Any, shape))
+
+    # All others are equal, but for those that may change.
+    values = settings(config, ignored)
+    if config.resume == "extend":
+        if config.steps < stored["steps"]:
+            problem = f"{config.folder} has {stored['steps']}, and resume=extend adds steps"
+            raise ValueError(f"steps={config.steps}: {problem}. Use steps={stored['steps']} or more.")
+        del values["steps"]
+    values = {"start": None, **LATER_DEFAULTS, **values}
+    if config.lora is not None and config.start is not None:
+        del values["start"]  # the base of an adapter may have moved: its weights are compared
+    check_same(config.folder, stored, values)
+    return config
+
+
+def print_precision(
+    precision: PrecisionSetting, requested: PrecisionSetting, resumes: bool, device: torch.device
+) -> None:
+    """Print the precision of a run if auto was asked for, and a warning if it is slow on the device."""
+    if requested == "auto":
+        reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
+        CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
+    warn_if_slow(resolve_precision(precision, device), device)
+
+
+def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings that a resumed run must not change, as JSON stores them.
+
+    `start` and the settings of LATER_DEFAULTS are left out at their default.
+    """
+    usual = {"start": None, **LATER_DEFAULTS}
+    values = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in asdict(config).items()
+        if name not in (*MAY_CHANGE_ON_RESUME, *ignored)
+    }
+    return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
 
 
 def describe_run(
@@ -183,14 +257,46 @@ def describe_run(
     return dict(json.loads(json_bytes(contents)))
 
 
-def describe_start(config: TrainConfig, net: nn.Module) -> dict[str, Json]:
-    """Return the entry of config.json for initial weights that are not those of the seed."""
-    origin: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
-    return {**origin, "weights_sha256": initial_sha256(net)}
+def write_start(folder: Path, description: dict[str, Any], task_files: dict[Path, bytes]) -> None:
+    """Write the first files of a run directory: config.json, and then those that its task needs."""
+    for path in half_written(folder):
+        path.unlink()
+    config = json_bytes({**description, "made_with": provenance()})
+    write_atomic({folder / "config.json": config, **task_files})
 
 
-def check_same_step(folder: Path, state: State) -> None:
-    """Raise ValueError if ranks have read checkpoints of different steps. It waits for all ranks."""
-    if len(set(processes.all_gather_object(state.step))) > 1:
-        fix = "Make sure that all ranks see the same files, then resume again"
-        raise ValueError(f"{folder}: ranks read checkpoints of different steps. {fix}")
+def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
+    """Raise ValueError if config.json of the run to resume differs from what it would be now."""
+    check_same(folder, started.get("data_sha256"), contents["data_sha256"])
+    check_same(folder, started.get("model"), contents["model"])
+    check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+    check_same(folder, started.get("start", {}), contents.get("start", {}))  # without a checkpoint
+
+
+def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:
+    """Raise ValueError with the first value that differs from the one that the run was started with."""
+    if not isinstance(started, dict):
+        raise ValueError(f"{folder / 'config.json'}: corrupt. {RESTORE_HINT}")
+    started = LEGACY_DEFAULTS | LATER_DEFAULTS | started
+    for name, value in values.items():
+        if started.get(name) != value:
+            before = one_line(str(started.get(name)), 99)
+            problem = f"{folder} was started with {before}"
+            fix = f"Leave {name} out" if before == "None" else f"Use {name}={before}"
+            other = "resume=extend for more" if name == "steps" else "choose another directory"
+            raise ValueError(f"{name}={value}: {problem}. {fix}, or {other}.")
+
+
+def set_stretches(run: Run, started: Mapping[str, Any]) -> None:
+    """Set the stretches of a run that is resumed, and store one that this call adds."""
+    config, before = run.config, started["training"]["steps"]
+    run.stretches = tuple(Stretch(entry["from"], entry["to"]) for entry in started.get("stretches", ()))
+    if config.steps == before:
+        return
+    run.stretches = (*(run.stretches or (Stretch(0, before),)), Stretch(run.state.step, config.steps))
+    if processes.is_main():
+        training = {**started["training"], "steps": config.steps}
+        entries = [{"from": stretch.begin, "to": stretch.end} for stretch in run.stretches]
+        content = {**started, "training": training, "stretches": entries}
+        write_atomic({config.folder / "config.json": json_bytes(content)})
+    run.log({"extended_to": config.steps})

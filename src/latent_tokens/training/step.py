@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from math import ceil, inf, isfinite
+from math import ceil, isfinite
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,10 @@ from latent_tokens.core.objective import TrainingBatch, corrupt, weighted_nll
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.network.memory import bucket_by_length, training_rows
-from latent_tokens.storage import restore_files, write_atomic
+from latent_tokens.storage import write_atomic
 from latent_tokens.tasks import Examples
-from latent_tokens.training.checkpoint import State
 from latent_tokens.training.network import full_tensor, no_sync, unsharded
-from latent_tokens.training.resume import Stretch, schedule_of
-from latent_tokens.training.run import Run
+from latent_tokens.training.run import Run, Stretch
 
 VALIDATION = 1 << 40  # the "step" whose random draws validation uses
 
@@ -209,7 +207,9 @@ def learning_rate(config: TrainConfig, step: int, stretches: tuple[Stretch, ...]
 
     A cosine starts again in each of the `stretches` of an extended run.
     """
-    schedule = schedule_of(config, step, stretches)
+    schedule = Stretch(0, config.steps)
+    if config.schedule == "cosine":
+        schedule = next((stretch for stretch in reversed(stretches) if stretch.begin <= step), schedule)
     step -= schedule.begin
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup
@@ -308,12 +308,3 @@ def keep_if_best(run: Run, loss: float) -> None:
     }
     if processes.is_main():
         write_atomic({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})
-
-
-def restore_best(folder: Path, state: State) -> None:
-    """Restore the model.safetensors of a checkpoint: the file may be of a later step, corrupt or missing."""
-    path = folder / "model.safetensors"
-    if state.best == inf:
-        path.unlink(missing_ok=True)
-    elif state.weights:  # a checkpoint of version 0.1 has none
-        restore_files({path: weights_bytes(state.weights)})

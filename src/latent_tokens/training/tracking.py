@@ -38,9 +38,8 @@ def start_tracker(
         stored = read_tracker(folder)
         run_id = secrets.token_hex(4) if stored is None else stored["id"]
         write_atomic({folder / FILE: json_bytes({"tracker": tracker, "id": run_id})})
-    accelerator.init_trackers(
-        PROJECT, dict(config), {tracker: tracker_settings(tracker, folder, run_id, step)}
-    )
+    values = {name: value for name, value in config.items() if value is not None}
+    accelerator.init_trackers(PROJECT, values, {tracker: tracker_settings(tracker, folder, run_id, step)})
 
 
 def tracker_settings(tracker: TrackerName, folder: Path, run_id: str, step: int = 0) -> dict[str, Json]:

@@ -116,9 +116,8 @@ def test_logits_of_scored_slots_alone_give_equal_gradients(small, monkeypatch, a
     assert_equal(*found)
 
 
-@pytest.mark.parametrize("attribute", ["supports_slots", "reads"])
-def test_network_that_supports_slots_is_called_with_them(small, attribute):
-    """Also under the version 0.1 attribute name, on a user's network and on a subclass of Transformer."""
+def test_network_that_supports_slots_is_called_with_them(small):
+    """On a user's network and on a subclass of Transformer."""
     calls = []
 
     class Own:
@@ -132,7 +131,7 @@ def test_network_that_supports_slots_is_called_with_them(small, attribute):
     expected = loss(small, METHODS["scdm"], tokens, known, generator(3), lengths=lengths)
     for supported in (False, True):
         net = Own()
-        setattr(net, attribute, supported)
+        net.supports_slots = supported
         assert torch.isclose(
             loss(net, METHODS["scdm"], tokens, known, generator(3), lengths=lengths), expected
         )
@@ -143,7 +142,7 @@ def test_network_that_supports_slots_is_called_with_them(small, attribute):
 
     net = Subclass(small.size, small.vocab_size, small.max_length)
     assert not supports_slots(net)
-    setattr(net, attribute, True)
+    net.supports_slots = True
     assert supports_slots(net)
 
 

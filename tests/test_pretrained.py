@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
 
-from latent_tokens import METHODS, Transformer, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import shipped_names, tensors_to_bytes
-from latent_tokens.sharing.hub import save_pretrained as save_model
+from latent_tokens import METHODS, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.files import shipped_names
 
 
 @pytest.fixture
@@ -115,42 +112,3 @@ def test_models_come_with_the_package():
     ]
     for name in shipped_names():
         assert from_pretrained(name).method == METHODS[name.split("-", 2)[2]]
-
-
-def respelled(path):
-    """Rewrite a model file with the weights' names of version 1.0."""
-    tensors = load_file(path)
-    assert "place.weight" in tensors
-    names = {name: name.replace("place.", "position_embedding.") for name in tensors}
-    path.write_bytes(tensors_to_bytes({names[name]: tensor for name, tensor in tensors.items()}))
-
-
-def test_weights_are_written_in_the_spelling_of_version_0_1(nano, folder):
-    with safe_open(folder / "model.safetensors", "pt") as file:
-        names = set(file.keys())
-    assert names == set(nano.state_dict()) == {name for name, _ in nano.named_parameters()}
-    assert "place.weight" in names
-    assert nano.position_embedding is nano.place
-
-
-def test_model_directory_is_read_in_both_spellings(nano, folder, tmp_path):
-    respelled(folder / "model.safetensors")
-    back = from_pretrained(folder)
-    assert all(map(torch.equal, nano.state_dict().values(), back.state_dict().values()))
-    save_model(back, tmp_path / "again")  # its weights count as unchanged
-    assert "place.weight" in load_file(tmp_path / "again" / "model.safetensors")
-
-
-@pytest.mark.parametrize("prefix", ["", "module."])
-def test_state_dict_is_loaded_in_both_spellings(nano, prefix):
-    new = {
-        prefix + name.replace("place.", "position_embedding."): tensor
-        for name, tensor in nano.state_dict().items()
-    }
-    given = dict(new)
-    net = Transformer(nano.size, nano.vocab_size, nano.max_length, nano.positions)
-    module = torch.nn.Module()
-    module.module = net
-    (module if prefix else net).load_state_dict(new)
-    assert torch.equal(net.position_embedding.weight, nano.position_embedding.weight)
-    assert new == given

@@ -38,7 +38,7 @@ from latent_tokens.checks import first_line
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.network.hf import HuggingFaceDenoiser, freeze_embeddings
-from latent_tokens.network.transformer import Transformer, stored_name
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
@@ -181,7 +181,7 @@ def from_pretrained(
     if is_adapted(config):
         return open_adapted(config, folder, base)
     try:
-        stored = {stored_name(name): shape for name, shape in shapes_of(weights).items()}
+        stored = shapes_of(weights)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{weights}: corrupt ({first_line(error)}). Save the model again.") from None
     try:
@@ -254,7 +254,7 @@ def build(config: Entries) -> Transformer:
         model["max_length"],
         model["positions"],
         model["dropout"],
-        model.get("gelu", "tanh"),
+        model["gelu"],
         model.get("parts"),
         model.get("answer_tokens"),
     )

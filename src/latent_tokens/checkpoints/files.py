@@ -19,7 +19,7 @@ from latent_tokens.checks import check_choice, check_int, check_min, did_you_mea
 from latent_tokens.core import attention
 from latent_tokens.core.layout import Layout
 from latent_tokens.network.hf import HuggingFaceDenoiser
-from latent_tokens.network.transformer import Transformer, stored_name
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import Json
 
@@ -92,7 +92,7 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
 
 
 def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
-    """Raise ValueError if tensors do not match the hash written with them; None is accepted (version 0.1)."""
+    """Raise ValueError if tensors do not match the hash written with them; A file of others has none."""
     if written is not None and written != tensors_sha256(tensors):
         raise ValueError("its tensors are not those that were written")
 
@@ -165,12 +165,12 @@ def check_model(model: Entries) -> None:
     """Raise ValueError if a config describes an impossible network."""
     check_keys(
         model,
-        ("size", "vocab_size", "max_length", "positions", "dropout"),
-        ("gelu", "parts", "answer_tokens"),
+        ("size", "vocab_size", "max_length", "positions", "dropout", "gelu"),
+        ("parts", "answer_tokens"),
     )
     check_numbers(model)
     check_choice("positions", model["positions"], ("both", "rotary", "learned"))
-    check_choice("gelu", model.get("gelu", "tanh"), ("exact", "tanh"))
+    check_choice("gelu", model["gelu"], ("exact", "tanh"))
     check_min("dropout", model["dropout"], 0)
     if model["dropout"] >= 1:
         raise ValueError(f"dropout={model['dropout']}: must be below 1")
@@ -325,8 +325,7 @@ def load_weights(net: nn.Module, weights: Path) -> None:
         ValueError: the file is corrupt or of another network, or two weights of the network are one tensor
             with different values in the file.
     """
-    spelling = stored_name if isinstance(net, Transformer) else str
-    tensors = {spelling(name): tensor for name, tensor in read_tensor_file(weights).items()}
+    tensors = read_tensor_file(weights)
     stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if (name := first_difference(stored, shapes)) is not None:

@@ -18,9 +18,9 @@ class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
 
     ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of the logits
-    is never chosen. If `supports_slots` is true (`reads`, its name in version 0.1, is understood too), it
-    takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only, (N, V), row by row.
-    On an accelerator its mask may then be a FlexAttention BlockMask.
+    is never chosen. If `supports_slots` is true, it takes a fourth argument, slots Bool[B, S], and returns
+    the logits of these slots only, (N, V), row by row. On an accelerator its mask may then be a
+    FlexAttention BlockMask.
 
     Example:
         >>> isinstance(net, Denoiser)
@@ -33,8 +33,8 @@ class Denoiser(Protocol):
 
 
 def supports_slots(net: Denoiser) -> bool:
-    """Return whether a denoiser takes slots as its fourth argument. In version 0.1 it says `reads`."""
-    return bool(getattr(net, "supports_slots", False) or getattr(net, "reads", False))
+    """Return whether a denoiser takes slots as its fourth argument."""
+    return bool(getattr(net, "supports_slots", False))
 
 
 def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:

@@ -377,14 +377,12 @@ class Transformer(nn.Module):
             if self.parts is None
             else PartEmbedding(self.parts, size.width)
         )
-        # The name of a module is that of its weights in files, and version 0.1 reads `place.weight`.
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
         self.answer_index = torch.tensor(self.answer_tokens or [], dtype=torch.int64, device="cpu")
         num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
         self.head = nn.Linear(size.width, num_predicted)
-        self.register_load_state_dict_pre_hook(read_both_spellings)  # type: ignore[no-untyped-call]
 
     @property
     def device(self) -> torch.device:
@@ -398,7 +396,7 @@ class Transformer(nn.Module):
 
     @property
     def position_embedding(self) -> nn.Embedding | None:
-        """The learned embedding of positions. Until version 1.0 its weights are stored as `place.weight`."""
+        """The learned embedding of positions. Its weights are stored as `place.weight`."""
         return self.place
 
     def forward(
@@ -523,14 +521,3 @@ class Transformer(nn.Module):
     def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions
-
-
-def stored_name(name: str) -> str:
-    """Return the name under which a weight is stored until version 1.0, from either spelling."""
-    return name.replace("position_embedding.", "place.")
-
-
-def read_both_spellings(net: nn.Module, weights: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Rename the weights of a state_dict in place, before it is loaded (a pre-hook of `load_state_dict`)."""
-    for name in [name for name in weights if name.startswith(f"{prefix}position_embedding.")]:
-        weights[prefix + stored_name(name.removeprefix(prefix))] = weights.pop(name)

@@ -31,7 +31,7 @@ from latent_tokens.checks import first_line
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results
 from latent_tokens.network.hf import HuggingFaceDenoiser, merged
-from latent_tokens.network.transformer import Transformer, stored_name
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.card import write_card
 from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
@@ -270,8 +270,7 @@ def unchanged(net: Transformer | HuggingFaceDenoiser, folder: Path, config: Entr
         stored = read_model(folder).state_dict()
         weights = net.model.state_dict()
     else:
-        tensors = read_tensor_file(folder / "model.safetensors")
-        stored = {stored_name(name): tensor for name, tensor in tensors.items()}
+        stored = read_tensor_file(folder / "model.safetensors")
         weights = net.state_dict()
     return stored.keys() == weights.keys() and all(
         torch.equal(stored[name].to(weight.dtype), weight.cpu()) for name, weight in weights.items()

@@ -30,7 +30,6 @@ from latent_tokens.sharing.masked_lm import GeneratedOutput, arranged_logits, de
 from latent_tokens.tasks import TASKS, Language, Text
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
-NEW_SPELLING = {r"^position_embedding\.": "place."}  # a weight of version 1.0: the name that it has here
 PREFIX = "net."  # of the names of weights in the class, which a directory does not have
 FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
 LONGEST_NAMES = 200  # characters of an error
@@ -90,7 +89,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
         # Open it with transformers, which reads the older name torch_dtype too.
         dtype = {} if "torch_dtype" in kwargs else {"dtype": torch.float32}
-        arguments = {"key_mapping": NEW_SPELLING, **dtype, **kwargs, "output_loading_info": True}
+        arguments = {**dtype, **kwargs, "output_loading_info": True}
         model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
 
         # Compare its weights and logits with the config. Quantization and adapters of peft change logits.

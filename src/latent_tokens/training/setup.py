@@ -48,8 +48,6 @@ from latent_tokens.training.run import LOCK, Run, Stretch
 from latent_tokens.training.step import ema_update, place_ema
 from latent_tokens.training.tracking import start_tracker
 
-LEGACY_DEFAULTS = {"gelu": "tanh"}  # settings of runs that started before the setting existed
-
 
 def setup(
     config: TrainConfig,
@@ -277,7 +275,7 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
     """Raise ValueError with the first value that differs from the one that the run was started with."""
     if not isinstance(started, dict):
         raise ValueError(f"{folder / 'config.json'}: corrupt. {RESTORE_HINT}")
-    started = LEGACY_DEFAULTS | LATER_DEFAULTS | started
+    started = LATER_DEFAULTS | started
     for name, value in values.items():
         if started.get(name) != value:
             before = one_line(str(started.get(name)), 99)

@@ -1,0 +1,122 @@
+"""Bring files of earlier versions to the format of today: python scripts/convert.py PATH [PATH ...]
+
+A path is a .jsonl file of rows, a model or run directory, or a directory of these. A file of today's format
+is not changed, so that a second call changes nothing. Values and recipe hashes of rows stay.
+
+* Rows: shares that were fractions become percent, and the row gets `units` and `row_sha256`. Its
+  `weights_sha256` stays: before version 0.2 it was the hash of the file.
+* config.json: settings that were implied are written out, and settings that are gone are removed.
+* Checkpoints of a network of this package: the keys averaged.NAME and optimiser.NUMBER become ema.NAME and
+  optimizer.PARAMETER. Finish a run that adapts another network with the version that started it.
+"""
+
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file, save
+
+from latent_tokens import TrainConfig
+from latent_tokens.checkpoints.directory import build
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME
+from latent_tokens.evaluation.rows import HASH, in_percent, row_hash, with_hash
+from latent_tokens.storage import json_bytes, short_hash, write_atomic
+from latent_tokens.training.checkpoint import DIGITS, saved_states
+
+ANSWER_LENGTHS = {3: 34, 4: 47, 5: 60}  # of Countdown in version 0.1, by the count of numbers
+
+
+def converted_row(row):
+    """Return a row of results in today's format. Others are returned as they are."""
+    if "metric" not in row:
+        return row
+    if HASH in row and row[HASH] != row_hash(row):
+        raise ValueError(f"a row of {row.get('method')} was changed after it was measured")
+    return with_hash(in_percent(row))
+
+
+def converted_config(config):
+    """Return the config.json of a model directory in today's format."""
+    new = json.loads(json.dumps(config))
+    if "size" in new["model"]:
+        new["model"].setdefault("gelu", "tanh")
+    task = new.get("task") or {}
+    if str(task.get("name")).startswith("countdown"):
+        task.setdefault("answer_length", ANSWER_LENGTHS[task.get("numbers", 5)])
+    training = new.get("training")
+    if training is not None:
+        known = {field.name for field in fields(TrainConfig)} - {*MAY_CHANGE_ON_RESUME}
+        training = {name: value for name, value in training.items() if name in known}
+        training.setdefault("gelu", "tanh")
+        if training.get("precision") == "auto":
+            training["precision"] = "fp32"  # as auto was on every CPU
+        new["training"] = training
+    return new
+
+
+def convert_checkpoint(path, config):
+    """Rewrite a checkpoint whose keys are those of an earlier version."""
+    tensors = load_file(path)
+    if not any(key.startswith("averaged.") for key in tensors):
+        return
+    names = [name for name, _ in build(config).named_parameters()]
+
+    def renamed(key):
+        part, _, rest = key.partition(".")
+        if part == "optimiser":
+            number, _, value = rest.partition(".")
+            return f"optimizer.{names[int(number)]}.{value}"
+        return f"ema.{rest}" if part == "averaged" else key
+
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["state"])
+    header.pop("tensors_sha256", None)
+    content = save(
+        dict(sorted((renamed(key), tensor) for key, tensor in tensors.items())), {"state": json.dumps(header)}
+    )
+    name = f"state-{header['step']:08d}-{short_hash(content, DIGITS)}.safetensors"
+    write_atomic({path.with_name(name): content})
+    path.unlink()
+
+
+def convert_rows(path):
+    """Rewrite the lines of a file whose rows are of an earlier version."""
+    lines = path.read_text().splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines]
+    new = [converted_row(row) for row in rows]
+    text = "".join(
+        line if row == other else json.dumps(other) + "\n"
+        for line, row, other in zip(lines, rows, new, strict=True)
+    )
+    if text != "".join(lines):
+        write_atomic({path: text.encode()})
+
+
+def convert_model(folder):
+    """Rewrite config.json and the checkpoints of a model directory."""
+    config = json.loads((folder / "config.json").read_text())
+    if "model" not in config or "format" not in config:
+        return
+    new = converted_config(config)
+    if "size" in new["model"]:
+        for path in saved_states(folder):
+            convert_checkpoint(path, new)
+    if new != config:
+        write_atomic({folder / "config.json": json_bytes(new)})
+
+
+def convert(path):
+    """Convert a file, a directory, or all in a directory."""
+    files = [path] if path.is_file() else sorted(path.rglob("*"))
+    for file in files:
+        if file.suffix == ".jsonl":
+            convert_rows(file)
+        elif file.name == "config.json":
+            convert_model(file.parent)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        convert(Path(name))

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
+from latent_tokens.checkpoints.files import first_difference
 from latent_tokens.checks import first_line
 from latent_tokens.core.method import METHODS
 from latent_tokens.network.transformer import ROTARY_BASE, Transformer
@@ -28,13 +29,11 @@ from latent_tokens.sizes import LONGEST, Size
 
 PREFIX = "backbone."
 BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the EMA
-FLOATING = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
 
 Kind = Literal["ema", "raw"]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,18 +41,12 @@ class Checkpoint:
     """A published checkpoint.
 
     Attributes:
-        source: the file or directory.
-        size: the size of its network.
-        rows: the rows of its embedding: the tokens and MASK.
         weights: its weights by name, without the prefix.
         settings: the settings of its model and algorithm.
         kind: whether the weights are averaged or raw.
         left_out: the names of tensors that are not part of the network.
     """
 
-    source: Path
-    size: Size
-    rows: int
     weights: Mapping[str, Tensor]
     settings: Mapping[str, Any]
     kind: Kind
@@ -74,17 +67,14 @@ def import_checkpoint(
         ValueError: the checkpoint is corrupt, of another network, or does not name its method.
     """
     if source.is_dir() and weights == "raw":
-        raise ValueError(
-            f"weights=raw: {source} is a directory, which has EMA weights only. "
-            "Leave it out, or name the .ckpt."
-        )
-    checkpoint = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
-    name = method or method_of(checkpoint)
-    length = setting(source, checkpoint.settings, ("model_length", "length"), LONGEST)
+        fix = "Leave it out, or name the .ckpt."
+        raise ValueError(f"weights=raw: {source} is a directory, which has EMA weights only. {fix}")
     try:
-        net = folded(checkpoint.weights, checkpoint.size, checkpoint.rows - 1, length)
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+        checkpoint = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
+        name = method or method_of(checkpoint.settings)
+        net = folded(checkpoint)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{source}: {first_line(error)}") from None
     net.method = METHODS[name]
     return net.eval(), checkpoint
 
@@ -125,84 +115,61 @@ def read_torch(file: Path) -> Any:
     except Exception as error:  # a corrupt file may raise anything
         # torch hides the cause behind advice to load without weights_only.
         cause = error.__context__ if isinstance(error.__context__, Exception) else error
-        raise ValueError(
-            f"{file}: corrupt, or not written by torch.save ({first_line(cause)}). Download it again."
-        ) from None
+        problem = f"corrupt, or not written by torch.save ({first_line(cause)})"
+        raise ValueError(f"{problem}. Download it again.") from None
 
 
 def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     """Read a Lightning checkpoint. Raise ValueError if it is corrupt, or has no such weights."""
-    if source.suffix == ".safetensors":
-        raise ValueError(f"{source}: has no settings. Name the directory, which has config.json.")
     content = read_torch(source)
     entries = content if isinstance(content, dict) else {}
     state = entries.get("state_dict")
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise ValueError(f"{source}: has no state_dict of tensors. Name a Lightning checkpoint.")
-    weights, left_out = backbone_of(source, state)
-    settings = settings_of(entries.get("hyper_parameters"))
-    size, rows = size_of(source, weights, settings)
+        raise ValueError("has no state_dict of tensors. Name a Lightning checkpoint, or its directory.")
+    weights, left_out = backbone_of(state, needs_prefix=True)
     if kind == "ema":
-        weights |= ema_weights(source, weights, entries.get("ema"))
-    return Checkpoint(source, size, rows, weights, settings, kind, left_out)
+        average = entries.get("ema")
+        shadow = average.get("shadow_params") if isinstance(average, dict) else None
+        names = [name for name in weights if name != BUFFER]
+        averages = [tensor for tensor in shadow or () if isinstance(tensor, Tensor)]
+        if len(averages) != len(names):
+            number = len(averages) or "no"
+            raise ValueError(f"has {number} EMA weights for {len(names)} weights. Use --weights raw.")
+        weights |= dict(zip(names, averages, strict=True))
+    return Checkpoint(weights, settings_of(entries.get("hyper_parameters")), kind, left_out)
 
 
 def read_folder(source: Path) -> Checkpoint:
     """Read a directory of EMA weights, as the authors export them. Raise ValueError if it is incomplete."""
-    for name in ("config.json", "model.safetensors"):
-        if not (source / name).is_file():
-            raise ValueError(
-                f"{source}: {name} is missing. A directory must have config.json and model.safetensors."
-            )
+    name = "config.json"
     try:
-        name = "config.json"
         settings = settings_of(json.loads((source / name).read_bytes()))
         name = "model.safetensors"
-        weights, left_out = backbone_of(source, load_file(source / name))
+        weights, left_out = backbone_of(load_file(source / name), needs_prefix=False)
+    except FileNotFoundError:
+        files = "A directory must have config.json and model.safetensors."
+        raise ValueError(f"{name} is missing. {files}") from None
     except (OSError, SafetensorError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{source / name}: corrupt ({first_line(error)}). Download it again.") from None
-    size, rows = size_of(source, weights, settings)
-    return Checkpoint(source, size, rows, weights, settings, "ema", left_out)
+        raise ValueError(f"{name} is corrupt ({first_line(error)}). Download it again.") from None
+    return Checkpoint(weights, settings, "ema", left_out)
 
 
-def backbone_of(source: Path, weights: Mapping[str, T]) -> tuple[dict[str, T], tuple[str, ...]]:
+def backbone_of(
+    weights: Mapping[str, Tensor], *, needs_prefix: bool
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return (the backbone's weights by name, the names of all others). A directory may omit the prefix.
 
     Raise ValueError if there are none, or one occurs twice.
     """
     names = {name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights}
     prefixed = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
-    kept = prefixed or [name for name in names if source.is_dir()]
+    kept = prefixed if prefixed or needs_prefix else list(names)
     backbone = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
     if not backbone:
-        raise ValueError(
-            f"{source}: no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}"
-        )
+        raise ValueError(f"no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}")
     if len(backbone) != len(kept):
-        raise ValueError(
-            f"{source}: has a weight twice, "
-            "with a prefix of torch.compile or DistributedDataParallel and without. "
-            "Save it again."
-        )
+        raise ValueError("has a weight twice, with a prefix of a wrapper and without. Save it again.")
     return backbone, tuple(name for name in names if name not in set(kept))
-
-
-def ema_weights(source: Path, weights: Mapping[str, Tensor], average: Any) -> dict[str, Tensor]:
-    """Return the EMA of each weight. Raise ValueError if a file has none, or others."""
-    shadow = average.get("shadow_params") if isinstance(average, dict) else None
-    names = [name for name in weights if name != BUFFER]
-    if not isinstance(shadow, list) or not all(isinstance(tensor, Tensor) for tensor in shadow):
-        raise ValueError(f"{source}: has no EMA weights. Read the others with --weights raw.")
-    if len(shadow) != len(names):
-        raise ValueError(
-            f"{source}: {len(shadow)} EMA weights for {len(names)} weights, so they cannot be matched. "
-            "Use --weights raw."
-        )
-    for name, tensor in zip(names, shadow, strict=True):
-        if tensor.shape != weights[name].shape or tensor.dtype not in FLOATING:
-            shapes = f"{tuple(tensor.shape)} of {tensor.dtype}, must be {tuple(weights[name].shape)}"
-            raise ValueError(f"{source}: the EMA of {PREFIX}{name} is {shapes}. Use --weights raw.")
-    return dict(zip(names, shadow, strict=True))
 
 
 def content_of(value: Any) -> Any:
@@ -230,106 +197,85 @@ def settings_of(settings: Any) -> dict[str, Any]:
     }
 
 
-def size_of(source: Path, weights: Mapping[str, Tensor], settings: Mapping[str, Any]) -> tuple[Size, int]:
-    """Return the size of the network that has these weights, and the rows of its embedding.
-
-    Raise ValueError if a weight is missing, of another shape, or one too many.
-    """
-    # Models that are not folded: conditioned on time, or autoregressive.
-    if settings.get("time_conditioning") not in (None, False):
-        raise ValueError(
-            f"{source}: time_conditioning={settings['time_conditioning']}: "
-            "layers that depend on the noise level do not fold into a plain transformer"
-        )
-    if settings.get("causal_attention") not in (None, False) or "sigma_map.mlp.0.weight" not in weights:
-        raise ValueError(
-            f"{source}: sigma_map is missing among its weights, "
-            "so it is not an Eso-LM or MDLM diffusion model. Use one of these."
-        )
-
-    # The sizes, by the shapes of two matrices and the number of blocks.
-    rows, width = matrix_shape(source, weights, "vocab_embed.embedding")
-    cond, waves = matrix_shape(source, weights, "sigma_map.mlp.0.weight")
-    layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
-    num_blocks = settings.get("n_blocks")
-    if layers < 1 or (isinstance(num_blocks, int) and layers != num_blocks):
-        raise ValueError(
-            f"{source}: has weights of {layers} blocks, and n_blocks={num_blocks} in its settings"
-        )
-    heads = setting(source, settings, ("n_heads",), width)
-    if width % (2 * heads):
-        raise ValueError(
-            f"{source}: n_heads={heads} in its settings: "
-            f"does not divide a width of {width} into heads of a whole, even number of channels"
-        )
-    if settings.get("mask_index") not in (None, rows - 1):
-        raise ValueError(
-            f"{source}: mask_index={settings['mask_index']}: "
-            f"must be the last of the {rows} rows of the embedding"
-        )
-    check_weights(source, weights, shapes(rows, width, layers, cond, waves))
-    return Size(width, heads, layers), rows
-
-
-def check_weights(
-    source: Path, weights: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]]
-) -> None:
-    """Raise ValueError with the first weight that is missing, unknown, or of another shape or type."""
-    for what, names in (
-        ("is missing", expected.keys() - weights.keys()),
-        ("is not a weight of the network of Eso-LM or MDLM", weights.keys() - expected.keys() - {BUFFER}),
-    ):
-        if names:
-            others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-            raise ValueError(f"{source}: {PREFIX}{min(names)[:80]} {what}{others}")
-    for name, shape in expected.items():
-        if tuple(weights[name].shape) != shape or weights[name].dtype not in FLOATING:
-            problem = f"{tuple(weights[name].shape)} of {weights[name].dtype}"
-            raise ValueError(
-                f"{source}: {PREFIX}{name} is {problem}: must be {shape}, and of floating-point numbers"
-            )
-
-
-def matrix_shape(source: Path, weights: Mapping[str, Tensor], name: str) -> tuple[int, int]:
-    """Return the shape of a weight. Raise ValueError if it is missing, or not a matrix."""
-    shape = tuple(weights[name].shape) if name in weights else ()
-    if len(shape) != 2:
-        problem = f"is {shape}: must have two dimensions" if name in weights else "is missing"
-        raise ValueError(f"{source}: {PREFIX}{name} {problem}")
-    return shape
-
-
-def setting(source: Path, settings: Mapping[str, Any], names: Sequence[str], most: int) -> int:
-    """Return the first setting that is set. Raise ValueError if it is not a whole number from 1 to `most`."""
-    value = next((settings[name] for name in names if settings.get(name) is not None), None)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise ValueError(
-            f"{source}: {' or '.join(names)}={str(value)[:40]} in its settings: "
-            f"must be a whole number from 1 to {most:,}"
-        )
-    return value
-
-
-def method_of(checkpoint: Checkpoint) -> str:
+def method_of(settings: Mapping[str, Any]) -> str:
     """Return the method of the settings. Raise ValueError if they name none, or an unknown one."""
-    settings = checkpoint.settings
-    choices = "name it with --method mdm, scdm or esolm"
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
-        if not isinstance(attention, str) or attention not in BY_ATTENTION:
-            shown = attention if isinstance(attention, str) else type(attention).__name__
-            raise ValueError(
-                f"{checkpoint.source}: diffusion_attn_mode={shown[:80]}: "
-                f"must be one of {', '.join(BY_ATTENTION)}. Or {choices}."
-            )
-        return BY_ATTENTION[attention]
+        if str(attention) not in BY_ATTENTION:
+            choices = f"one of {', '.join(BY_ATTENTION)}. Or name it with --method mdm, scdm or esolm."
+            raise ValueError(f"diffusion_attn_mode={str(attention)[:80]}: must be {choices}")
+        return BY_ATTENTION[str(attention)]
     for key in ("name", "model_type", "parameterization", "architectures"):
         value = settings.get(key)
         for name in value if isinstance(value, list) else [value]:
             known = re.sub(r"[-_ ]", "", str(name).lower()).removesuffix("config").removesuffix("formaskedlm")
             if known in BY_NAME:
                 return BY_NAME[known]
-    raise ValueError(f"{checkpoint.source}: its settings do not name its attention. To import it, {choices}.")
+    fix = "To import it, name it with --method mdm, scdm or esolm."
+    raise ValueError(f"its settings do not name its attention. {fix}")
+
+
+def number_of(settings: Mapping[str, Any], names: Sequence[str], most: int) -> int:
+    """Return the first setting that is set. Raise ValueError if it is not a whole number from 1 to `most`."""
+    value = next((settings[name] for name in names if settings.get(name) is not None), None)
+    if not isinstance(value, int) or not 1 <= value <= most:
+        name = f"{' or '.join(names)}={str(value)[:40]}"
+        raise ValueError(f"{name} in its settings: must be a whole number from 1 to {most:,}")
+    return value
+
+
+def folded(checkpoint: Checkpoint) -> Transformer:
+    """Return the plain transformer that computes the same as a published network.
+
+    Raises:
+        ValueError: it is another network, is conditioned on time, or has numbers that are not finite.
+    """
+    # Its settings: nothing may depend on the noise level, and MASK is the last token.
+    settings = checkpoint.settings
+    for name in ("time_conditioning", "causal_attention"):
+        if settings.get(name):
+            raise ValueError(f"{name}={settings[name]}: is not an Eso-LM or MDLM diffusion model that folds")
+    weights = dict(checkpoint.weights)
+    frequencies = weights.pop(BUFFER, None)
+    layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
+    embedding, inner = (weights.get(name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight"))
+    if embedding is None or inner is None or embedding.dim() != 2 or inner.dim() != 2:
+        raise ValueError("has no vocab_embed and sigma_map: is not an Eso-LM or MDLM diffusion model")
+    (rows, width), (cond, waves) = embedding.shape, inner.shape
+    size = Size(width, number_of(settings, ("n_heads",), width), layers)
+    length = number_of(settings, ("model_length", "length"), LONGEST)
+    for name, value in (("mask_index", rows - 1), ("n_blocks", layers)):
+        if settings.get(name) not in (None, value):
+            raise ValueError(f"{name}={settings[name]} in its settings: must be {value}, by its weights")
+
+    # Its weights: their names and shapes, and the rotary embedding.
+    expected = shapes(rows, width, layers, cond, waves)
+    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if (wrong := first_difference(found, expected)) is not None:
+        problem = f"is {found.get(wrong, 'missing')}, must be {expected.get(wrong, 'left out')}"
+        raise ValueError(f"{PREFIX}{wrong[:80]} {problem}")
+    half = width // size.heads // 2
+    ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+    if frequencies is not None and not same_numbers(frequencies, ours):
+        raise ValueError(f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}, and no other is supported")
+
+    with torch.device("meta"):
+        net = Transformer(size, rows - 1, length, positions="rotary", gelu="tanh")
+    folded_weights = {name: tensor.float() for name, tensor in folding(weights, size)}
+    for name, tensor in folded_weights.items():
+        if not torch.isfinite(tensor).all():
+            problem = "is not finite: training diverged, the file is corrupt, or it is too large to fold"
+            raise ValueError(f"{name} {problem}. Use another checkpoint.")
+    net.load_state_dict(folded_weights, assign=True)
+    return net.requires_grad_(True)
+
+
+def same_numbers(numbers: Tensor, expected: Tensor) -> bool:
+    """Return whether two vectors are equal, to the precision of the type of the first."""
+    if numbers.shape != expected.shape or not numbers.is_floating_point():
+        return False
+    tolerance = max(1e-3, 2 * torch.finfo(numbers.dtype).eps)
+    return torch.allclose(numbers.double(), expected, rtol=tolerance, atol=0)
 
 
 def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
@@ -359,33 +305,6 @@ def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[st
         "output_layer.adaLN_modulation.weight": (2 * width, cond),
         "output_layer.adaLN_modulation.bias": (2 * width,),
     }
-
-
-def folded(weights: Mapping[str, Tensor], size: Size, vocab_size: int, length: int) -> Transformer:
-    """Return the plain transformer that computes the same as a network with weights of these `shapes`.
-
-    Raises ValueError, naming the weight, if numbers are not finite or the rotary embedding is another one.
-    """
-    theirs = dict(weights)
-    frequencies = theirs.pop(BUFFER, None)
-    if frequencies is not None and not same_rotary(frequencies, size.width // size.heads):
-        raise ValueError(
-            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}. No other rotary embedding is supported."
-        )
-    for name, tensor in theirs.items():
-        if not torch.isfinite(tensor).all():
-            raise ValueError(
-                f"{PREFIX}{name} has numbers that are not finite: "
-                "training diverged, or the file is corrupt. Use another checkpoint."
-            )
-    with torch.device("meta"):
-        net = Transformer(size, vocab_size, length, positions="rotary", gelu="tanh")
-    ours = {name: tensor.float() for name, tensor in folding(theirs, size)}
-    for name, tensor in ours.items():
-        if not torch.isfinite(tensor).all():
-            raise ValueError(f"its weights are too large to fold: {name} is not finite in float32")
-    net.load_state_dict(ours, assign=True)
-    return net.requires_grad_(True)
 
 
 def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:
@@ -424,14 +343,3 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
     yield "norm.bias", shift
     yield "head.weight", take("output_layer.linear.weight")
     yield "head.bias", take("output_layer.linear.bias")
-
-
-def same_rotary(frequencies: Tensor, channels: int) -> bool:
-    """Return whether a rotary embedding equals ours, to the precision of its type."""
-    half = channels // 2
-    ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
-    if frequencies.shape != ours.shape or frequencies.dtype not in FLOATING:
-        return False
-    return torch.allclose(
-        frequencies.double(), ours, rtol=max(1e-3, 2 * torch.finfo(frequencies.dtype).eps), atol=0
-    )

@@ -8,21 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from latent_tokens.checkpoints.files import (
     Entries,
-    adopt,
-    check_attributes,
-    check_can_build,
     check_fingerprint,
-    check_model,
-    describe_own,
+    corrupt,
     find,
-    first_difference,
     load_weights,
-    read_tensor_file,
     shapes_of,
     weights_bytes,
 )
@@ -34,15 +27,20 @@ from latent_tokens.checkpoints.hugging_face import (
     open_adapted,
 )
 from latent_tokens.checkpoints.stored_methods import check_loaded, load_method, method_from, method_to
-from latent_tokens.checks import first_line
+from latent_tokens.checks import check_choice, check_int, check_min, is_whole
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.network.hf import HuggingFaceDenoiser, freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
-from latent_tokens.sizes import Size
+from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Language, Solvable, Text, described, differing_settings, named
+
+OWN = "own"  # the network of config.json that only its user can build
+OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
+OPTIONAL = ("parts", "answer_tokens")  # entries of a `Transformer` in config.json that may be missing
+CORRUPT = (KeyError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
 def save_pretrained(
@@ -103,28 +101,22 @@ def has_lora(names: Iterable[str]) -> bool:
 def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
-    return {"format": FORMAT, "model": describe_network(net), "method": method_to(cast(Method, net.method))}
-
-
-def describe_network(net: nn.Module) -> dict[str, Json]:
-    """Return the entry of config.json for a network."""
     if isinstance(net, Transformer):
-        return describe_ours(net)
-    return describe_adapted(net) if isinstance(net, HuggingFaceDenoiser) else describe_own(net)
+        entry = {"size": asdict(net.size)} | {name: getattr(net, name) for name in OF_TRANSFORMER[1:]}
+        entry |= {name: getattr(net, name) for name in OPTIONAL if getattr(net, name) is not None}
+    elif isinstance(net, HuggingFaceDenoiser):
+        entry = describe_adapted(net)
+    else:
+        numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
+        entry = {"network": OWN, "class": type(net).__name__, **numbers}
+    return {"format": FORMAT, "model": entry, "method": method_to(cast(Method, net.method))}
 
 
-def describe_ours(net: Transformer) -> dict[str, Json]:
-    """Return the entry of config.json from which `build` builds a network."""
-    return {
-        "size": asdict(net.size),
-        "vocab_size": net.vocab_size,
-        "max_length": net.max_length,
-        "positions": net.positions,
-        "dropout": net.dropout,
-        "gelu": net.gelu,
-        **({} if net.parts is None else {"parts": net.parts}),
-        **({} if net.answer_tokens is None else {"answer_tokens": net.answer_tokens}),
-    }
+def check_attributes(net: nn.Module) -> None:
+    """Raise ValueError if a network lacks an attribute that evaluation and config.json need."""
+    for name in ("method", "vocab_size", "max_length"):
+        if getattr(net, name, None) is None:
+            raise ValueError(f"net.{name} is None: set it to the {name} that the net was trained with")
 
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -173,36 +165,26 @@ def from_pretrained(
             f"{folder}: incomplete, model.safetensors is missing. "
             "Resume its training (resume=auto) until it has saved weights."
         )
-    if base is not None and "adapter" not in config["model"]:
+    entry = config.get("model")
+    if base is not None and "adapter" not in (entry or ()):
         raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
     if net is not None:
         return filled(net, config, folder)
     check_can_build(config, folder)
     if is_adapted(config):
         return open_adapted(config, folder, base)
-    try:
-        stored = shapes_of(weights)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{weights}: corrupt ({first_line(error)}). Save the model again.") from None
+    stored = shapes_of(weights)
+    if has_lora(stored):
+        raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
     try:
         layers = config["model"]["size"]["layers"]
         if isinstance(layers, int) and layers > len(stored):
             raise ValueError(f"{layers} layers of {len(stored)} weights")
-        with torch.device("meta"):  # allocate nothing before the size is checked
+        with torch.device("meta"):  # allocate nothing before the weights are compared
             ours = build(config)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ValueError(
-            f"{folder / 'config.json'}: corrupt ({first_line(error)}). Save the model again."
-        ) from None
-    shapes = {name: tuple(tensor.shape) for name, tensor in ours.state_dict().items()}
-    if has_lora(stored):
-        raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
-    if (name := first_difference(stored, shapes)) is not None:
-        difference = (
-            f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by its config"
-        )
-        raise ValueError(f"{weights}: corrupt, or not of this config ({difference}). Save the model again.")
-    ours.to_empty(device="cpu").load_state_dict(read_tensor_file(weights))
+    except CORRUPT as error:
+        raise corrupt(folder / "config.json", error) from None
+    load_weights(ours, weights)
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
     return ours
@@ -215,6 +197,14 @@ def check_is_ours(folder: Path) -> None:
             f"{folder}: is a transformers model. Open it with from_transformers({str(folder)!r}), "
             "or convert a published masked diffusion model with latent-tokens import."
         )
+
+
+def check_can_build(config: Entries, folder: Path) -> None:
+    """Raise ValueError if config.json is that of a user's own network, which must be given."""
+    model = config.get("model")
+    if isinstance(model, dict) and model.get("network") == OWN:
+        problem = f"holds weights of your own network {str(model.get('class'))[:80]}"
+        raise ValueError(f"{folder}: {problem}. Give it in Python: from_pretrained({str(folder)!r}, net=...)")
 
 
 def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
@@ -231,9 +221,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        problem = f"corrupt ({first_line(error)})"
-        raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
+    except CORRUPT as error:
+        raise corrupt(folder / "config.json", error) from None
     adopt(inner, numbers, str(folder))
     if is_adapted(config) and config["model"].get("freeze_embeddings"):
         freeze_embeddings(inner)
@@ -243,22 +232,49 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     return net.eval()
 
 
+def adopt(net: nn.Module, numbers: Mapping[str, int], holder: str) -> None:
+    """Set the attributes that a network lacks. One of transformers may have larger numbers before.
+
+    Args:
+        net: the network, which is changed.
+        numbers: the attributes, such as vocab_size.
+        holder: the name of the task or directory that they belong to.
+
+    Raises:
+        ValueError: the network has another value, or its mask_id is a token.
+    """
+    is_hf = isinstance(net, HuggingFaceDenoiser)
+    for name, number in numbers.items():
+        value = getattr(net, name, number)
+        if is_hf and value < number:
+            fix = "Use a larger model"
+            raise ValueError(f"net.{name}={value}: must be at least {number} for {holder}. {fix}.")
+        if not is_hf and value != number:
+            raise ValueError(f"net.{name}={value}: must be {number} for {holder}. Build the net for it.")
+        setattr(net, name, number)
+    vocab_size = numbers["vocab_size"]
+    mask_id = getattr(net, "mask_id", None)
+    if not is_hf and not is_whole(mask_id, vocab_size):
+        problem = f"{holder} has the tokens 0-{vocab_size - 1}, and MASK is none of them"
+        raise ValueError(f"net.mask_id={mask_id}: {problem}. Use mask_id={vocab_size}.")
+
+
 def build(config: Entries) -> Transformer:
     """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
     model = config["model"]
-    method = method_from(config["method"])
-    check_model(model)
-    net = Transformer(
-        Size(**model["size"]),
-        model["vocab_size"],
-        model["max_length"],
-        model["positions"],
-        model["dropout"],
-        model["gelu"],
-        model.get("parts"),
-        model.get("answer_tokens"),
-    )
-    net.method = method
+    for name in model:
+        check_choice("entry of model", name[:80], (*OF_TRANSFORMER, *OPTIONAL))
+    for name in ("vocab_size", "max_length"):
+        check_int(name, model[name], 1)
+    if model["max_length"] > LONGEST:
+        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
+    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
+    check_choice("gelu", model["gelu"], ("exact", "tanh"))
+    check_min("dropout", model["dropout"], 0)
+    if model["dropout"] >= 1:
+        raise ValueError(f"dropout={model['dropout']}: must be below 1")
+    net = Transformer(**{**model, "size": Size(**model["size"])})
+    net.method = method_from(config["method"])
     return net
 
 

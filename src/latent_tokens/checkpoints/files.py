@@ -1,11 +1,11 @@
-"""The files of a model directory: tensors, config.json and its checks, and where a name is found."""
+"""The files of a model directory: tensors, the entries of config.json, and where a name is found."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -15,12 +15,10 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from latent_tokens.checkpoints.hub import fetch, is_name
-from latent_tokens.checks import check_choice, check_int, check_min, did_you_mean, first_line, is_whole
+from latent_tokens.checks import did_you_mean, first_line
 from latent_tokens.core import attention
 from latent_tokens.core.layout import Layout
-from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import Json
 
 SHA256 = "tensors_sha256"  # the key in the metadata
@@ -73,28 +71,34 @@ def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = Non
 
 
 def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a .safetensors file. Read only its header."""
-    with safe_open(weights, "pt") as content:
-        return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
+    """Return the shape of each tensor of a .safetensors file by its header. Raises as `read_tensor_file`."""
+    try:
+        with safe_open(weights, "pt") as content:
+            return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise corrupt(weights, error) from None
 
 
 def read_tensor_file(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a .safetensors file. Raise ValueError naming it if it is corrupt."""
+    """Return the tensors of a .safetensors file. Raise ValueError naming it if it is corrupt.
+
+    If the hash of the tensors was written with them, it is compared. A file of others has none.
+    """
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            check_tensors(tensors, (file.metadata() or {}).get(SHA256))
+            written = (file.metadata() or {}).get(SHA256)
+        if written not in (None, tensors_sha256(tensors)):
+            raise ValueError("its tensors are not those that were written")
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: corrupt ({first_line(error)}). Save the model again, or fetch it again"
-        ) from None
+        raise corrupt(path, error) from None
     return tensors
 
 
-def check_tensors(tensors: Mapping[str, Tensor], written: str | None) -> None:
-    """Raise ValueError if tensors do not match the hash written with them; A file of others has none."""
-    if written is not None and written != tensors_sha256(tensors):
-        raise ValueError("its tensors are not those that were written")
+def corrupt(path: Path, error: Exception) -> ValueError:
+    """Return the error of a file of a model directory that cannot be used."""
+    problem = repr(error) if isinstance(error, KeyError) else first_line(error)
+    return ValueError(f"{path}: corrupt ({problem}). Save the model again, or fetch it again.")
 
 
 def first_difference(
@@ -103,6 +107,23 @@ def first_difference(
     """Return the first name, in alphabetical order, whose shape differs or is missing, or None."""
     differing = (name for name in shapes.keys() | others.keys() if shapes.get(name) != others.get(name))
     return min(differing, default=None)
+
+
+def load_weights(net: nn.Module, weights: Path) -> None:
+    """Load the weights of a .safetensors file into a network, which is allocated if it is on `meta`.
+
+    Raises:
+        ValueError: the file is corrupt or of another network. Nothing is allocated then.
+    """
+    stored = shapes_of(weights)
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if (name := first_difference(stored, shapes)) is not None:
+        sizes = f"{stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} in {type(net).__name__}"
+        problem = f"corrupt, or of another network ({name[:80]} is {sizes})"
+        raise ValueError(f"{weights}: {problem}. Use its network, or save the model again.")
+    if any(weight.is_meta for weight in net.parameters()):
+        net.to_empty(device="cpu")
+    net.load_state_dict(read_tensor_file(weights))
 
 
 Entries = Mapping[str, Any]
@@ -148,40 +169,6 @@ def check_about(about: Mapping[str, Json], file: Path) -> None:
                 f"{file}: corrupt ({holder}.{name} is a {type(value).__name__}, must be a str). "
                 "Save the model again"
             )
-
-
-def check_keys(model: Entries, required: Iterable[str], optional: Iterable[str]) -> None:
-    """Raise TypeError if the model part of config.json has an unknown key, or lacks one."""
-    known = [*required, *optional]
-    for name in model:
-        if name not in known:
-            raise TypeError(f"model.{name[:80]} is not a setting{did_you_mean(name, known)}")
-    for name in required:
-        if name not in model:
-            raise TypeError(f"model.{name} is missing")
-
-
-def check_model(model: Entries) -> None:
-    """Raise ValueError if a config describes an impossible network."""
-    check_keys(
-        model,
-        ("size", "vocab_size", "max_length", "positions", "dropout", "gelu"),
-        ("parts", "answer_tokens"),
-    )
-    check_numbers(model)
-    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
-    check_choice("gelu", model["gelu"], ("exact", "tanh"))
-    check_min("dropout", model["dropout"], 0)
-    if model["dropout"] >= 1:
-        raise ValueError(f"dropout={model['dropout']}: must be below 1")
-
-
-def check_numbers(model: Entries) -> None:
-    """Raise ValueError if a config has an impossible number of tokens or positions."""
-    for name in ("vocab_size", "max_length"):
-        check_int(name, model[name], 1)
-    if model["max_length"] > LONGEST:
-        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
 
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -259,82 +246,3 @@ def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float
             f"{folder}: its logits differ by {apart:.2g} from those it was saved with: "
             "its weights or config were changed. Import it again."
         )
-
-
-OWN = "own"  # the network of config.json that only its user can build
-
-
-OF_EVALUATION = ("method", "vocab_size", "max_length")
-
-
-def check_attributes(net: nn.Module) -> None:
-    """Raise ValueError if a network lacks an attribute that evaluation and config.json need."""
-    for name in OF_EVALUATION:
-        if getattr(net, name, None) is None:
-            raise ValueError(f"net.{name} is None: set it to the {name} that the net was trained with")
-
-
-def describe_own(net: nn.Module) -> dict[str, Json]:
-    """Return the entry of config.json for a network that is not our Transformer."""
-    numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
-    return {"network": OWN, "class": type(net).__name__, **numbers}
-
-
-def check_can_build(config: Entries, folder: Path) -> None:
-    """Raise ValueError if config.json is that of a user's own network, which must be given."""
-    model = config.get("model")
-    if isinstance(model, dict) and model.get("network") == OWN:
-        problem = f"holds weights of your own network {str(model.get('class'))[:80]}"
-        raise ValueError(f"{folder}: {problem}. Give it in Python: from_pretrained({str(folder)!r}, net=...)")
-
-
-def adopt(net: nn.Module, numbers: Mapping[str, int], origin: str) -> None:
-    """Set the attributes that a network lacks. One of transformers may have larger numbers before.
-
-    Args:
-        net: the network, which is changed.
-        numbers: the attributes, such as vocab_size.
-        origin: the name of the task or directory that they belong to.
-
-    Raises:
-        ValueError: the network has another value, or its mask_id is a token.
-    """
-    is_of_transformers = isinstance(net, HuggingFaceDenoiser)
-    for name, number in numbers.items():
-        value = getattr(net, name, number)
-        if value < number and is_of_transformers:
-            raise ValueError(
-                f"net.{name}={value}: must be at least {number} for {origin}. Use a larger model."
-            )
-        if value != number and not is_of_transformers:
-            raise ValueError(f"net.{name}={value}: must be {number} for {origin}. Build the net for it.")
-        setattr(net, name, number)
-    if is_of_transformers:
-        return
-    vocab_size = numbers["vocab_size"]
-    mask_id = getattr(net, "mask_id", None)
-    if not is_whole(mask_id, vocab_size):
-        problem = f"{origin} has the tokens 0-{vocab_size - 1}, and MASK is none of them"
-        raise ValueError(f"net.mask_id={mask_id}: {problem}. Use mask_id={vocab_size}.")
-
-
-def load_weights(net: nn.Module, weights: Path) -> None:
-    """Load the weights of a .safetensors file into a network.
-
-    Raises:
-        ValueError: the file is corrupt or of another network, or two weights of the network are one tensor
-            with different values in the file.
-    """
-    tensors = read_tensor_file(weights)
-    stored = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if (name := first_difference(stored, shapes)) is not None:
-        difference = (
-            f"{name[:80]} is {shapes.get(name, 'missing')}, in the file {stored.get(name, 'missing')}"
-        )
-        raise ValueError(f"net={type(net).__name__}: does not fit {weights} ({difference}). Use its network.")
-    net.load_state_dict(tensors)
-    for name, tensor in net.state_dict().items():
-        if not torch.equal(tensor.cpu(), tensors[name].to(tensor.dtype)):
-            problem = f"{name} is one tensor with another weight, in {weights} they differ"
-            raise ValueError(f"net={type(net).__name__}: {problem}. Use its network.")

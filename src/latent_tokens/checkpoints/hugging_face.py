@@ -14,8 +14,7 @@ from safetensors import SafetensorError
 from latent_tokens.checkpoints.files import (
     KINDS,
     Entries,
-    check_keys,
-    check_numbers,
+    corrupt,
     find,
     first_difference,
     load_weights,
@@ -35,7 +34,7 @@ from latent_tokens.checkpoints.layouts import (
     read_native,
 )
 from latent_tokens.checkpoints.stored_methods import method_from
-from latent_tokens.checks import first_line
+from latent_tokens.checks import check_int, first_line
 from latent_tokens.network.hf import FAMILIES, Adapter, HuggingFaceDenoiser, add_lora, freeze_embeddings
 from latent_tokens.storage import Json
 
@@ -50,8 +49,6 @@ OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches")
 """Entries of config.json that are not of a config of transformers."""
 
 
-REQUIRED = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
-OPTIONAL = ("config", "adapter", "freeze_embeddings")  # entries of the model in config.json
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
@@ -107,14 +104,13 @@ def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) 
     entry = config["model"]
     try:
         method = method_from(config["method"])
-        check_keys(entry, REQUIRED, OPTIONAL)
-        check_numbers(entry)
+        for name in ("vocab_size", "max_length"):
+            check_int(name, entry[name], 1)
         if "config" in entry:
             check_shapes(entry, folder, weights)
         net = build_adapted(entry, folder, base)
     except CORRUPT as error:
-        problem = f"corrupt ({first_line(error)})"
-        raise ValueError(f"{folder / 'config.json'}: {problem}. Save the model again.") from None
+        raise corrupt(folder / "config.json", error) from None
     if "config" in entry or "adapter" in entry:
         load_weights(net, weights)
     net.method = method

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import MaskedLMOutput
 
-from latent_tokens.checkpoints.directory import build, check_is_ours
-from latent_tokens.checkpoints.files import check_can_build, check_fingerprint, find, read_tensor_file
+from latent_tokens.checkpoints.directory import build, check_can_build, check_is_ours
+from latent_tokens.checkpoints.files import check_fingerprint, find, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import is_adapted
 from latent_tokens.checkpoints.layouts import read_json

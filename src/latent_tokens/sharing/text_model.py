@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
-from latent_tokens.checkpoints.directory import check_fits, from_pretrained, learned_text
-from latent_tokens.checkpoints.files import check_attributes, find
+from latent_tokens.checkpoints.directory import check_attributes, check_fits, from_pretrained, learned_text
+from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
 from latent_tokens.core.denoiser import Denoiser, unwrap

@@ -17,8 +17,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.directory import build, check_fits, from_pretrained
-from latent_tokens.checkpoints.files import Entries, adopt, find, tensors_sha256
+from latent_tokens.checkpoints.directory import adopt, build, check_fits, from_pretrained
+from latent_tokens.checkpoints.files import Entries, find, tensors_sha256
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import (
     FILES,

@@ -194,7 +194,7 @@ def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path):
         ("llama", {"mask": 999}, r"^mask=999: the vocabulary has 260 tokens"),
         ("llama", {"mask": "<mask>"}, r"^mask=<mask>: .*tokenizer.json is missing. Use .*, or mask='new'"),
         ("llama", {"mask": 5, "method": "arm"}, r"^mask=5: arm has the BOS token for MASK. Leave mask out"),
-        ("llama", {"size": "tiny"}, r"size=tiny: .* has its own network. Leave size out"),
+        ("llama", {"size": "tiny"}, r"size=tiny: .* has its own network. Leave it out"),
         ("llama", {"dropout": 0.1}, r"dropout=0.1: .* has its own network"),
         ("nowhere", {}, r"not found"),
         (None, {"mask": 5}, r"mask=5: is for a model of transformers. Name one with start=FOLDER"),

@@ -92,15 +92,6 @@ def test_start_that_does_not_suit_the_run_is_refused(mdm, tmp_path, task, change
     assert not (tmp_path / "run").exists() or not list((tmp_path / "run").glob("*.json"))
 
 
-def test_start_of_another_task_of_equal_size_is_refused(mdm, tmp_path):
-    origin = shutil.copytree(mdm, tmp_path / "origin")
-    about = description(origin)
-    about["task"] = {"name": "countdown"}
-    (origin / "config.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match=r"start=.*: learned Countdown of .*, not Sudoku of 16"):
-        fit(config_of(tmp_path / "run", start=origin))
-
-
 def test_train_from_a_bundled_model_takes_its_name(tmp_path, capsys):
     run = tmp_path / "run"
     options = ["--steps", "1", "--batch-size", "2", "--num-train", "8", "--num-validation", "2"]

@@ -39,13 +39,18 @@ from latent_tokens.network.hf import Adapter, HuggingFaceDenoiser, add_lora, che
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
-from latent_tokens.tasks import TASKS, Examples, Language, Text, described, signature
+from latent_tokens.tasks import Examples, Language
 from latent_tokens.training.data import check_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 RESTORE_HINT = "Start the same run in another directory, and copy its config.json here."
+CHECKED_AT_ONCE = 10_000  # examples
+OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
+"""Settings that only a model of transformers has."""
+OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
+"""Settings of the network that a run builds. A given network has its own."""
 
 
 def shard(net: nn.Module, device: torch.device) -> None:
@@ -103,50 +108,112 @@ def no_sync(model: nn.Module) -> Iterator[None]:
         model.set_reshard_after_backward(True)
 
 
-OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
-"""Settings that only a model of transformers has."""
-
-
-CHECKED_AT_ONCE = 10_000  # examples
-
-
-def starts_from_transformers(config: TrainConfig, resumed: Entries | None) -> bool:
-    """Return whether a run that starts from a model starts from one of transformers."""
-    if resumed is not None:
-        return is_adapted(resumed)
-    folder = start_folder(config)
-    if is_of_transformers(folder):
-        return True
-    return is_adapted(read_description(folder, "config.json", "model"))
-
-
-def start_folder(config: TrainConfig) -> Path:
-    """Return the directory of the model that a run starts from."""
-    assert config.start is not None
-    return find(config.start, partial(fetch, files=FILES))
-
-
-def adapted_network(
-    config: TrainConfig, task: Language, method: Method, resumed: Entries | None
-) -> HuggingFaceDenoiser:
-    """Return the network of a run that starts from a model of transformers.
+def build_network(
+    config: TrainConfig,
+    given: Denoiser | nn.Module | None,
+    task: Language,
+    method: Method,
+    resumed: Entries | None,
+) -> tuple[TrainConfig, nn.Module]:
+    """Return (the config with the shape of the network that it starts from, the network of a run).
 
     Args:
         config: the settings.
-        task: the task, whose length and vocabulary it gets.
+        given: the user's network, or None.
+        task: the task.
         method: how to train.
         resumed: the config.json of a run whose checkpoint has the weights, or None.
 
     Raises:
-        ValueError: the model is not supported, is too small for the task, or a setting is not for it.
+        ValueError: the network cannot be trained, is not of the task, or differs from the config.
     """
-    check_settings(config)
+    if given is not None:
+        return config, given_network(given, config, task, method, is_resumed=resumed is not None)
+    try:
+        is_hf = config.start is not None and (
+            is_adapted(resumed) if resumed is not None else starts_from_transformers(start_folder(config))
+        )
+        if is_hf:
+            return config, hf_network(config, task, method, resumed)
+        check_unset(config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER.")
+        if config.start is None:
+            return config, untrained(config, task, method)
+        source = started_from(config.start, task) if resumed is None else build(resumed)
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        file = config.folder / "config.json"
+        raise ValueError(f"{file}: corrupt ({first_line(error)}). {RESTORE_HINT}") from None
+    net = Transformer(
+        source.size, source.vocab_size, source.max_length, source.positions, config.dropout, source.gelu,
+        source.parts, source.answer_tokens,
+    )  # fmt: skip
+    net.load_state_dict(source.state_dict())
+    net.method = method
+    return with_shape(config, net), net
+
+
+def check_unset(config: TrainConfig, names: tuple[str, ...], problem: str) -> None:
+    """Raise ValueError with the first setting that is set, and the problem that it is."""
+    for name in names:
+        value = getattr(config, name)
+        if value not in (None, 0):
+            raise ValueError(f"{name}={value}: {problem}")
+
+
+def untrained(config: TrainConfig, task: Language, method: Method) -> Transformer:
+    """Return the network with the initial weights of the config's seed."""
+    shape: Any = {"positions": config.positions, "dropout": config.dropout, "gelu": config.gelu}
+    of_task: Any = {name: getattr(task, name, None) for name in ("parts", "answer_tokens")}
+    with torch.random.fork_rng():
+        torch.manual_seed(config.seed)
+        net = Transformer(SIZES[str(config.size)], task.vocab_size, task.length, **shape, **of_task)
+    net.method = method
+    return net
+
+
+def started_from(start: str | Path, task: Language) -> Transformer:
+    """Return the model that a run starts from. Raise ValueError if it is not of the task."""
+    folder = find(start)
+    check_tokenizer(start, folder, task)
+    net = from_pretrained(folder)
+    check_fits(net, task)
+    return net
+
+
+def with_shape(config: TrainConfig, net: Transformer) -> TrainConfig:
+    """Return the config with the shape of the network. Raise ValueError if the config has another one."""
+    size = next((name for name, size in SIZES.items() if size == net.size), None)
+    shape: dict[str, Any] = {"size": size, "positions": net.positions, "gelu": net.gelu}
+    for name, value in shape.items():
+        requested = getattr(config, name)
+        if requested not in (None, value):
+            other = value or f"{net.size.layers} layers of width {net.size.width}"
+            raise ValueError(f"{name}={requested}: {config.start} has {other}. Leave {name} out.")
+    return replace(config, **shape)
+
+
+def start_folder(config: TrainConfig) -> Path:
+    """Return the directory of the model that a run starts from."""
+    return find(str(config.start), partial(fetch, files=FILES))
+
+
+def starts_from_transformers(folder: Path) -> bool:
+    """Return whether a directory has a model of transformers, or one that was adapted from it."""
+    return is_of_transformers(folder) or is_adapted(read_description(folder, "config.json", "model"))
+
+
+def hf_network(
+    config: TrainConfig, task: Language, method: Method, resumed: Entries | None
+) -> HuggingFaceDenoiser:
+    """Return the network of a run that starts from a model of transformers, as `build_network`."""
+    shape = ("size", "positions", "gelu", "dropout", "compile")
+    check_unset(config, shape, f"is not for {config.start}, which has its own network. Leave it out.")
     if resumed is None:
-        check_tokenizer(str(config.start), start_folder(config), task)
-        net = opened(config, method)
+        folder = start_folder(config)
+        check_tokenizer(str(config.start), folder, task)
+        net = opened(config, folder, method)
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:
-        net = rebuilt_adapted(resumed, config)
+        net = build_adapted(resumed["model"], config.folder, config.start)
     prepare(net, config)
     net.method = method
     return net
@@ -157,19 +224,24 @@ def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
     if config.freeze_embeddings:
         freeze_embeddings(net)
     if config.gradient_checkpointing:
-        enable_checkpointing(net)
+        newer = getattr(net.model, "activation_checkpointing_enable", None)  # its name in transformers 5
+        (newer or net.model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
-def opened(config: TrainConfig, method: Method) -> HuggingFaceDenoiser:
+def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDenoiser:
     """Return the model that a run starts from, with an untrained adapter if the config has one."""
-    folder = start_folder(config)
     if is_of_transformers(folder):
         check_installed(str(config.start))
         model = read_model(folder)
         base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""  # before a row is added
         net = HuggingFaceDenoiser(model, typed_mask(config, folder, model, method), method.readout)
     else:
-        check_start(config, folder)
+        check_unset(config, ("mask",), f"{config.start} has its own MASK. Leave mask out.")
+        entry = read_description(folder, "config.json", "model")["model"]
+        is_in_parts = "adapter" in entry or "freeze_embeddings" in entry
+        if is_in_parts or (config.lora is not None and "config" in entry):
+            fix = f"Export it (latent-tokens export {config.start} DIR), and use start=DIR"
+            raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
         if net.readout == "shifted" and method.readout != "shifted":  # an autoregressive model has no MASK
@@ -193,57 +265,6 @@ def typed_mask(config: TrainConfig, folder: Path, model: PreTrainedModel, method
     return mask_id
 
 
-def check_start(config: TrainConfig, folder: Path) -> None:
-    """Raise ValueError if a run cannot start from a directory of this package with its settings."""
-    if config.mask is not None:
-        raise ValueError(f"mask={config.mask}: {config.start} has its own MASK. Leave mask out.")
-    entry = read_description(folder, "config.json", "model")["model"]
-    is_in_parts = "adapter" in entry or "freeze_embeddings" in entry
-    if is_in_parts or (config.lora is not None and "config" in entry):
-        fix = f"Export it (latent-tokens export {config.start} DIR), and use start=DIR"
-        raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
-
-
-def rebuilt_adapted(resumed: Entries, config: TrainConfig) -> HuggingFaceDenoiser:
-    """Return the network of a run to resume, without its trained weights. Its base may have moved."""
-    try:
-        return build_adapted(resumed["model"], config.folder, config.start)
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise ValueError(
-            f"{config.folder / 'config.json'}: corrupt ({first_line(error)}). {RESTORE_HINT}"
-        ) from None
-
-
-def enable_checkpointing(net: HuggingFaceDenoiser) -> None:
-    """Compute activations again for the gradient. transformers 5 has another name for it."""
-    model = net.model
-    newer = getattr(model, "activation_checkpointing_enable", None)
-    (newer or model.gradient_checkpointing_enable)({"use_reentrant": False})
-
-
-def check_settings(config: TrainConfig) -> None:
-    """Raise ValueError for a setting of a network that is not of transformers."""
-    for name in ("size", "positions", "gelu", "dropout", "compile"):
-        value = getattr(config, name)
-        if value not in (None, 0):
-            raise ValueError(f"{name}={value}: {config.start} has its own network. Leave {name} out.")
-
-
-def check_only_for_transformers(config: TrainConfig) -> None:
-    """Raise ValueError for a setting of adaptation, which another network does not have."""
-    for name in OF_ADAPTATION:
-        value = getattr(config, name)
-        if value not in (None, False):
-            raise ValueError(f"{name}={value}: is for a model of transformers. Name one with start=FOLDER.")
-
-
-def check_has_mask(net: HuggingFaceDenoiser, method: Method) -> None:
-    """Raise ValueError if a method has masked tokens, and a network receives its BOS token for MASK."""
-    if net.readout == "shifted" and method.readout != "shifted":
-        problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
-        raise ValueError(f"net={type(net).__name__}: {problem}. Use readout={method.readout}.")
-
-
 def check_mask_unused(net: nn.Module, examples: Examples) -> None:
     """Raise ValueError if MASK of a model of transformers is a token of the examples."""
     if not isinstance(net, HuggingFaceDenoiser):
@@ -255,112 +276,12 @@ def check_mask_unused(net: nn.Module, examples: Examples) -> None:
             )
 
 
-OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
-"""Settings of the network that a run builds. A given network has its own."""
-
-
-def build_network(
-    config: TrainConfig,
-    given: Denoiser | nn.Module | None,
-    task: Language,
-    method: Method,
-    resumed: Entries | None,
-) -> tuple[TrainConfig, nn.Module]:
-    """Return (the config with the shape of the network that it starts from, the network of a run).
-
-    Args:
-        config: the settings.
-        given: the user's network, or None.
-        task: the task.
-        method: how to train.
-        resumed: the config.json of a run whose checkpoint has the weights, or None.
-
-    Raises:
-        ValueError: the network cannot be trained, is not of the task, or differs from the config.
-    """
-    if given is not None:
-        start = None if resumed is not None else config.start
-        return config, given_network(given, config, task, method, start)
-    if config.start is not None and starts_from_transformers(config, resumed):
-        return config, adapted_network(config, task, method, resumed)
-    check_only_for_transformers(config)
-    if config.start is None:
-        return config, untrained(config, task, method)
-    origin = started_from(config.start, task) if resumed is None else rebuilt(resumed, config.folder)
-    net = Transformer(
-        origin.size, origin.vocab_size, origin.max_length, origin.positions, config.dropout, origin.gelu,
-        origin.parts, origin.answer_tokens,
-    )  # fmt: skip
-    net.load_state_dict(origin.state_dict())
-    net.method = method
-    return with_shape(config, net), net
-
-
-def untrained(config: TrainConfig, task: Language, method: Method) -> Transformer:
-    """Return the network with the initial weights of the config's seed."""
-    assert config.size is not None  # as a run has it that starts from no model
-    assert config.positions is not None
-    assert config.gelu is not None
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
-        net = Transformer(
-            SIZES[config.size], task.vocab_size, task.length, config.positions, config.dropout, config.gelu,
-            getattr(task, "parts", None), getattr(task, "answer_tokens", None),
-        )  # fmt: skip
-    net.method = method
-    return net
-
-
-def started_from(start: str | Path, task: Language) -> Transformer:
-    """Return the model that a run starts from. Raise ValueError if it is not of the task."""
-    folder = find(start)
-    check_tokenizer(start, folder, task)
-    net = from_pretrained(folder)
-    check_fits(net, task)
-    check_form(start, folder, task)
-    return net
-
-
-def check_form(start: str | Path, folder: Path, task: Language) -> None:
-    """Raise ValueError if a model learned another vocabulary. That of a user's own task is not known."""
-    entries = read_description(folder, "config.json", "model").get("task")
-    name = entries.get("name") if isinstance(entries, dict) else None
-    if name not in (*TASKS, Text.name) or task.name not in (*TASKS, Text.name):
-        return
-    learned = signature(described(entries, folder))
-    if learned != signature(task):
-        raise ValueError(
-            f"start={start}: learned {learned}, not {signature(task)}. Use a model of {task.name}."
-        )
-
-
-def rebuilt(resumed: Entries, folder: Path) -> Transformer:
-    """Return the network of a run to resume, without its weights. Raise ValueError if it is corrupt."""
-    try:
-        return build(resumed)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        problem = f"corrupt ({first_line(error)})"
-        raise ValueError(f"{folder / 'config.json'}: {problem}. {RESTORE_HINT}") from None
-
-
-def with_shape(config: TrainConfig, net: Transformer) -> TrainConfig:
-    """Return the config with the shape of the network. Raise ValueError if the config has another one."""
-    size = next((name for name, size in SIZES.items() if size == net.size), None)
-    shape: dict[str, Any] = {"size": size, "positions": net.positions, "gelu": net.gelu}
-    for name, value in shape.items():
-        requested = getattr(config, name)
-        if requested not in (None, value):
-            other = value or f"{net.size.layers} layers of width {net.size.width}"
-            raise ValueError(f"{name}={requested}: {config.start} has {other}. Leave {name} out.")
-    return replace(config, **shape)
-
-
 def given_network(
-    net: Denoiser | nn.Module, config: TrainConfig, task: Language, method: Method, start: str | Path | None
+    net: Denoiser | nn.Module, config: TrainConfig, task: Language, method: Method, *, is_resumed: bool
 ) -> nn.Module:
     """Return the network inside its wrappers, with the method, vocabulary size and length of the run.
 
-    It gets the weights of `start`, or keeps its own if that is None.
+    It gets the weights of the config's start, or keeps its own.
 
     Raises:
         ValueError: it cannot be trained, or is not of the task.
@@ -368,17 +289,16 @@ def given_network(
     inner = unwrap(net)
     check_trainable(net, inner, config)
     assert isinstance(inner, nn.Module)
-    check_parameters(inner)
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     if isinstance(inner, HuggingFaceDenoiser):
-        check_has_mask(inner, method)
+        if inner.readout == "shifted" and method.readout != "shifted":
+            problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
+            raise ValueError(f"net={type(inner).__name__}: {problem}. Use readout={method.readout}.")
         prepare(inner, config)
     else:
-        check_only_for_transformers(config)
-    if start is not None:
-        folder = find(start)
-        check_form(start, folder, task)
-        from_pretrained(folder, net=inner)
+        check_unset(config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER.")
+    if config.start is not None and not is_resumed:
+        from_pretrained(find(config.start), net=inner)
     if not isinstance(inner, Transformer):
         check_network(as_denoiser(inner), method, task.length, task.vocab_size)
     inner.method = method  # type: ignore[assignment]  # torch allows any attribute
@@ -405,22 +325,12 @@ def check_trainable(net: Denoiser | nn.Module, inner: Denoiser | nn.Module, conf
         value = getattr(config, setting)
         if value not in (None, 0, DEFAULT_SHAPE.get(setting)):
             raise ValueError(f"{setting}={value} with net: the net has its own. Leave {setting} out.")
-
-
-def check_parameters(net: nn.Module) -> None:
-    """Raise ValueError if the weights of a network cannot be trained, averaged and stored."""
-    trainable = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
-    if not trainable:
-        raise ValueError(f"net={type(net).__name__}: no parameter requires a gradient")
-    first = dict[int, str]()
-    for name, weight in trainable.items():
-        if weight.dtype != torch.float32:
-            problem = f"{name} is {weight.dtype}, in which small updates are lost"
-            raise ValueError(f"net={type(net).__name__}: {problem}. Use net.float() and precision=bf16.")
-        other = first.setdefault(weight.data_ptr(), name)
-        if other != name and weight.numel():
-            problem = f"{other} and {name} are two parameters with the same storage"
-            raise ValueError(f"net={type(net).__name__}: {problem}. Use one nn.Parameter for both.")
+    if not trainable_parameters(inner):
+        raise ValueError(f"net={name}: no parameter requires a gradient")
+    for weight_name, weight in inner.named_parameters():
+        if weight.requires_grad and weight.dtype != torch.float32:
+            problem = f"{weight_name} is {weight.dtype}, in which small updates are lost"
+            raise ValueError(f"net={name}: {problem}. Use net.float() and precision=bf16.")
 
 
 def initial_sha256(net: nn.Module) -> str:

@@ -45,7 +45,7 @@ release-models: OUT = runs/release
 release-models: setup
 	rm -rf $(OUT)
 	$(RUN) demo --out $(OUT) --every-method --precision fp32 --scale $(DEMO)
-	.venv/bin/python scripts/release_models.py $(OUT)/shipped/sudoku-6-*
+	.venv/bin/python scripts/release_models.py $(OUT)/bundled/sudoku-6-*
 	.venv/bin/python scripts/page_examples.py --scale $(DEMO)
 
 test: setup

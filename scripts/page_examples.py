@@ -4,7 +4,7 @@
     python scripts/page_examples.py --scale smoke      # few puzzles, to see that it runs
 
 writes examples.json (puzzles solved with and without latent tokens) and page.json (the first tab and
-the race) into src/latent_tokens/shipped, and prints the counts. It takes 5 minutes on 2 vCPUs. Run it again
+the race) into src/latent_tokens/bundled, and prints the counts. It takes 5 minutes on 2 vCPUs. Run it again
 after the bundled models change: a test compares the hash of their weights with the files.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checkpoints.directory import from_pretrained
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic
@@ -93,7 +93,7 @@ def example_record(puzzle_set: PuzzleSet) -> dict[str, Any]:
     texts = texts_of(problems)
     return {
         "model": model.name,
-        "sha256": sha256_of(SHIPPED / model.name / "model.safetensors"),
+        "sha256": sha256_of(BUNDLED / model.name / "model.safetensors"),
         "puzzles": puzzle_set.num_puzzles,
         "givens": puzzle_set.num_givens,
         "candidates": puzzle_set.candidates,
@@ -124,7 +124,7 @@ def page_record(puzzle_set: PuzzleSet) -> PageRecord:
     }
     return {
         "model": model.name,
-        "sha256": sha256_of(SHIPPED / model.name / "model.safetensors"),
+        "sha256": sha256_of(BUNDLED / model.name / "model.safetensors"),
         "givens": puzzle_set.num_givens,
         "seed": SEED,
         "counts": counts,

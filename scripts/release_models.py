@@ -1,7 +1,7 @@
 """Copy trained models into the package, and write the pages that show their results.
 
     make release-models                                           # trains the 6x6 models first
-    python scripts/release_models.py runs/release/shipped/*
+    python scripts/release_models.py runs/release/bundled/*
     python scripts/release_models.py runs/sudoku-9-scdm runs/sudoku-9-mdm
 
 The models of run directories are measured here, with their weights in bf16 as they are bundled. Directories
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import SHIPPED, fingerprint
+from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.evaluation.settings import default_order
 from latent_tokens.sharing.card import CARD, write_card
@@ -36,7 +36,7 @@ from latent_tokens.tasks import described
 Row = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
-RESULTS = SHIPPED / "results.jsonl"
+RESULTS = BUNDLED / "results.jsonl"
 LATENTS = (0, 16, "all")
 README_SETTING = {"task": "sudoku-6", "method": "scdm", "order": "top_prob", "candidates": 4}
 README_ROW = re.compile(r"^\| (\d+|all) \| [\d.]+% \| [\d.]+-[\d.]+ \| [\d.]+x \|$", re.M)
@@ -63,13 +63,13 @@ def bundle(run: Path, folder: Path) -> list[Row]:
 
 def put(folder: Path, rows: list[Row]) -> None:
     """Copy a directory, its rows and its card into the package. Those of the same name are replaced."""
-    shutil.rmtree(SHIPPED / folder.name, ignore_errors=True)
-    shutil.copytree(folder, SHIPPED / folder.name)
+    shutil.rmtree(BUNDLED / folder.name, ignore_errors=True)
+    shutil.copytree(folder, BUNDLED / folder.name)
     replaced = {(row["task"], row["method"]) for row in rows}
     # Stored rows are written again as they are, in their own units.
     others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in replaced]
     write_atomic({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
-    write_card(SHIPPED / folder.name, rows, license="apache-2.0")
+    write_card(BUNDLED / folder.name, rows, license="apache-2.0")
 
 
 def with_results(readme: str, rows: Sequence[Row]) -> str:

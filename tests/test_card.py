@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained
-from latent_tokens.checkpoints.files import SHIPPED, shipped_names
+from latent_tokens.checkpoints.files import BUNDLED, bundled_names
 from latent_tokens.sharing.card import card, write_card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS
@@ -42,7 +42,7 @@ def script(tmp_path, monkeypatch):
     about = spec_from_file_location("release_models", path)
     script = module_from_spec(about)
     about.loader.exec_module(script)
-    monkeypatch.setattr(script, "SHIPPED", tmp_path)
+    monkeypatch.setattr(script, "BUNDLED", tmp_path)
     monkeypatch.setattr(script, "RESULTS", tmp_path / "results.jsonl")
     few = partial(lambda few, **config: EvalConfig(**{**config, "num_samples": few}), 4)
     monkeypatch.setattr(script, "EvalConfig", few)
@@ -67,7 +67,7 @@ def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, script):
 def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script, monkeypatch, capsys):
     """A directory with a card is copied with its rows. Bundled models replace newly trained ones here."""
     monkeypatch.setattr(script, "ROOT", tmp_path)
-    stored = read_lines(SHIPPED / "results.jsonl")
+    stored = read_lines(BUNDLED / "results.jsonl")
     changed = [
         {**row, "valid": 12.34, "ci95": [10.0, 15.06], "relative_cost": 0.127}
         if (row["method"], row["candidates"], row["latents"]) == ("scdm", 4, 16)
@@ -75,7 +75,7 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script
         for row in stored
     ]
     made = tmp_path / "made"
-    shutil.copytree(SHIPPED / "sudoku-6-scdm", made / "sudoku-6-scdm")
+    shutil.copytree(BUNDLED / "sudoku-6-scdm", made / "sudoku-6-scdm")
     for row in changed:
         append_line(made / "results.jsonl", row)
     readme = (ROOT / "README.md").read_text()
@@ -97,19 +97,19 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script
 
 def test_the_readme_has_the_numbers_of_the_bundled_rows(script):
     readme = (ROOT / "README.md").read_text()
-    stored = read_lines(SHIPPED / "results.jsonl")
+    stored = read_lines(BUNDLED / "results.jsonl")
     assert len(script.README_ROW.findall(readme)) == 4
     assert script.with_results(readme, stored) == readme
     with pytest.raises(ValueError, match="n = 0"):
         script.with_results(readme, stored[:0])
 
 
-@pytest.mark.parametrize("name", shipped_names())
+@pytest.mark.parametrize("name", bundled_names())
 def test_a_model_that_comes_along_has_its_card(name):
     about, rows = (
-        read_description(SHIPPED / name, "config.json", "model"),
-        read_lines(SHIPPED / "results.jsonl"),
+        read_description(BUNDLED / name, "config.json", "model"),
+        read_lines(BUNDLED / "results.jsonl"),
     )
     own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     assert own
-    assert (SHIPPED / name / "README.md").read_text() == card(SHIPPED / name, own, license="apache-2.0")
+    assert (BUNDLED / name / "README.md").read_text() == card(BUNDLED / name, own, license="apache-2.0")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS
 from latent_tokens.cli import main
 from latent_tokens.configs import DemoConfig, TrainConfig
@@ -29,7 +29,7 @@ def timeless(row):
 
 
 def test_rows_of_two_processes_are_those_of_one(capsys):
-    folder = SHIPPED / "sudoku-6-scdm"
+    folder = BUNDLED / "sudoku-6-scdm"
     top_prob = EvalConfig(latents=(0, "all"), candidates=4, num_samples=3)
     configs = [top_prob, replace(top_prob, latents=None, candidates=None, order="uniform")]
     kept = []

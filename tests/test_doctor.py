@@ -15,7 +15,7 @@ import torch
 import latent_tokens
 from latent_tokens.bench import doctor, selftest
 from latent_tokens.bench.doctor import GIGABYTE, Finding
-from latent_tokens.checkpoints.files import shipped_names
+from latent_tokens.checkpoints.files import bundled_names
 from latent_tokens.cli import main
 
 Usage = namedtuple("Usage", "total used free")
@@ -38,7 +38,7 @@ def test_working_part_is_reported_as_ok(tmp_path, monkeypatch, capsys):
         "attention",
         "oracle",
         "fast = reference",
-        *(f"model {name}" for name in shipped_names()),
+        *(f"model {name}" for name in bundled_names()),
     ):
         assert of(findings, about).verdict == "ok"
     assert "bit for bit" in of(findings, "fast = reference").found
@@ -170,8 +170,8 @@ def test_a_model_that_was_damaged_in_a_copied_package_is_named(tmp_path):
         tmp_path / "latent_tokens",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    shipped = tmp_path / "latent_tokens" / "shipped"
-    cut, changed = (shipped / name / "model.safetensors" for name in ("sudoku-6-arm", "sudoku-6-mdm"))
+    bundled = tmp_path / "latent_tokens" / "bundled"
+    cut, changed = (bundled / name / "model.safetensors" for name in ("sudoku-6-arm", "sudoku-6-mdm"))
     cut.write_bytes(cut.read_bytes()[:-1000])
     content = changed.read_bytes()
     changed.write_bytes(content[:-20_000] + content[-40_000:-20_000])

@@ -6,7 +6,7 @@ import statistics
 import pytest
 
 from helpers.engine import Case, bundled, first_difference, puzzle
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.page.document import hashes, read_asset
 from latent_tokens.trace.record import trace
@@ -46,7 +46,7 @@ def open_page(browser, *sources):
     def serve(route):
         path = route.request.url.removeprefix(ADDRESS)
         if path:
-            return route.fulfill(path=SHIPPED / path)
+            return route.fulfill(path=BUNDLED / path)
         return route.fulfill(
             body=DOCUMENT, content_type="text/html", headers={"Content-Security-Policy": policy}
         )

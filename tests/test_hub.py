@@ -21,7 +21,7 @@ from latent_tokens import (
     from_pretrained,
     make_data,
 )
-from latent_tokens.checkpoints.files import SHIPPED, find
+from latent_tokens.checkpoints.files import BUNDLED, find
 from latent_tokens.cli import main
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.sharing.card import CARD
@@ -201,7 +201,7 @@ def test_a_download_that_stops_half_way_is_one_line_and_no_model(run, tmp_path):
 def test_bundled_model_needs_no_network(monkeypatch):
     monkeypatch.setattr("latent_tokens.checkpoints.files.fetch", pytest.fail)
     assert from_pretrained("sudoku-6-scdm").method == METHODS["scdm"]
-    assert find("sudoku-6-scdm") == SHIPPED / "sudoku-6-scdm"
+    assert find("sudoku-6-scdm") == BUNDLED / "sudoku-6-scdm"
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "/a/b", "../b", "a b/c", "hub:a/b", "a/"])

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.cli import main
 from latent_tokens.sharing.hub import save_pretrained
 
@@ -373,7 +373,7 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
     assert from_pretrained(tmp_path / "exported").method == METHODS["esolm"]
     with pytest.raises(ValueError, match=r"exported has a model of transformers. Leave net out"):
         from_pretrained(tmp_path / "exported", net=net)
-    for source in (tmp_path / "exported", SHIPPED / "sudoku-6-scdm"):
+    for source in (tmp_path / "exported", BUNDLED / "sudoku-6-scdm"):
         assert main(["import", str(source), str(tmp_path / "out")]) == 2
         assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err
 

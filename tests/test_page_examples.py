@@ -10,7 +10,7 @@ import torch
 
 from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import watched
 from latent_tokens.page.curves import curves
@@ -29,7 +29,7 @@ KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (
 @pytest.mark.parametrize("task", ["sudoku-6", "sudoku-9"])
 def test_examples_were_measured_with_the_bundled_weights(task):
     record = measured()[task]
-    assert record["sha256"] == sha256_of(SHIPPED / record["model"] / "model.safetensors"), (
+    assert record["sha256"] == sha256_of(BUNDLED / record["model"] / "model.safetensors"), (
         "run python scripts/page_examples.py"
     )
     assert sum(record[kind] for kind in COMPARISONS) == record["puzzles"]
@@ -58,9 +58,9 @@ def test_example_labels_are_the_verdicts_of_the_model(task):
 
 def test_examples_belong_to_these_weights_only(tmp_path):
     task = TASKS["sudoku-6"]
-    assert measured_for(task, SHIPPED / "sudoku-6-scdm" / "model.safetensors") == measured()["sudoku-6"]
-    assert measured_for(task, SHIPPED / "sudoku-6-mdm" / "model.safetensors") is None
-    assert measured_for(TASKS["sudoku-4"], SHIPPED / "sudoku-6-scdm" / "model.safetensors") is None
+    assert measured_for(task, BUNDLED / "sudoku-6-scdm" / "model.safetensors") == measured()["sudoku-6"]
+    assert measured_for(task, BUNDLED / "sudoku-6-mdm" / "model.safetensors") is None
+    assert measured_for(TASKS["sudoku-4"], BUNDLED / "sudoku-6-scdm" / "model.safetensors") is None
 
 
 def test_solved_in_a_batch_is_what_a_single_decode_is():
@@ -87,7 +87,7 @@ def scdm(folder):
 
 
 def test_the_demo_shows_a_puzzle_that_needs_latent_tokens():
-    (without, with_all), caption = watched(scdm(SHIPPED / "sudoku-6-scdm"), 20)
+    (without, with_all), caption = watched(scdm(BUNDLED / "sudoku-6-scdm"), 20)
     assert [one["start"]["settings"]["latents"] for one in (without, with_all)] == [0, "all"]
     assert (without["end"]["right"], with_all["end"]["right"]) == (False, True)
     assert re.match(
@@ -142,7 +142,7 @@ def test_the_manual_states_the_measured_counts(task, name):
 
 def test_the_page_was_measured_with_the_bundled_weights():
     record = json.loads(PAGE_RECORD.read_text())
-    assert record["sha256"] == sha256_of(SHIPPED / record["model"] / "model.safetensors"), (
+    assert record["sha256"] == sha256_of(BUNDLED / record["model"] / "model.safetensors"), (
         "run python scripts/page_examples.py"
     )
     counts = record["counts"]
@@ -175,7 +175,7 @@ def test_the_shown_cell_is_predicted_as_recorded():
 def test_stored_curves_are_those_of_the_bundled_weights():
     stored = curves()
     for curve in stored["stored"]:
-        weights = SHIPPED / curve["model"] / "model.safetensors"
+        weights = BUNDLED / curve["model"] / "model.safetensors"
         assert curve["sha256"] == sha256_of(weights), f"{curve['model']}: measure its rows again"
         for point in curve["points"]:
             assert point["low"] - 1e-9 <= point["right"] / point["of"] <= point["high"] + 1e-9
@@ -188,7 +188,7 @@ def test_stored_curves_are_those_of_the_bundled_weights():
 
 def test_cost_of_stored_puzzles_is_that_of_a_decode():
     (curve,) = (one for one in curves()["stored"] if (one["task"], one["measure"]) == ("sudoku-6", "solved"))
-    model = scdm(SHIPPED / "sudoku-6-scdm")
+    model = scdm(BUNDLED / "sudoku-6-scdm")
     problem = model.task.encode(curves()["puzzles"]["sudoku-6"][0])
     (point,) = (point for point in curve["points"] if point["latents"] == "4")
     end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
@@ -200,7 +200,7 @@ def test_a_release_runs_every_script_that_records_the_weights():
     recording = [
         f"{path.relative_to(ROOT)} --scale smoke"
         for path in (ROOT / "scripts").glob("*.py")
-        if "sha256_of(SHIPPED" in path.read_text()
+        if "sha256_of(BUNDLED" in path.read_text()
     ]
     assert len(recording) == 1
     command = ["make", "-n", "release-models", "DEMO=smoke"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import shipped_names
+from latent_tokens.checkpoints.files import bundled_names
 
 
 @pytest.fixture
@@ -108,10 +108,10 @@ def test_config_that_weights_do_not_fit_is_refused_unallocated(folder, name):
 
 
 def test_models_come_with_the_package():
-    assert shipped_names() == [
+    assert bundled_names() == [
         *(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")),
         "sudoku-9-mdm",
         "sudoku-9-scdm",
     ]
-    for name in shipped_names():
+    for name in bundled_names():
         assert from_pretrained(name).method == METHODS[name.split("-", 2)[2]]

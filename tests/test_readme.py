@@ -32,7 +32,7 @@ def test_the_readme_has_what_it_promises():
 def test_readme_table_holds_the_bundled_results():
     results = [
         json.loads(line)
-        for line in (ROOT / "src/latent_tokens/shipped/results.jsonl").read_text().splitlines()
+        for line in (ROOT / "src/latent_tokens/bundled/results.jsonl").read_text().splitlines()
     ]
     shown = re.findall(r"^\| (\d+|all) \| ([\d.]+)% \| ([\d.]+)-([\d.]+) \| ([\d.]+)x \|$", README, re.M)
     assert len(shown) == 4

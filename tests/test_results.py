@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate, from_pretrained
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.evaluation.rows import (
     HASH,
@@ -46,7 +46,7 @@ def test_a_row_is_read_as_it_was_written(tmp_path, row):
 
 
 def test_row_type_has_every_stored_key_and_every_share():
-    rows = [row for path in (ROWS, SHIPPED / "results.jsonl") for row in read_results(path)]
+    rows = [row for path in (ROWS, BUNDLED / "results.jsonl") for row in read_results(path)]
     assert {key for row in rows for key in row} <= set(get_type_hints(Row))
     assert set(SHARES) < set(get_type_hints(Row))
     assert all(row["units"] == 2 for row in rows)

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 from helpers.documentation import ROOT
-from latent_tokens.checkpoints.files import shipped_names
+from latent_tokens.checkpoints.files import bundled_names
 
 pytestmark = pytest.mark.slow
 PUZZLE = "1.....3............2................"
@@ -95,10 +95,10 @@ def test_the_wheel_holds_what_it_must_and_no_more(wheel):
     assert wheel.stat().st_size < 30 * MEGABYTE
     assert "latent_tokens/py.typed" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
-    assert "latent_tokens/shipped/results.jsonl" in names
-    for name in shipped_names():
+    assert "latent_tokens/bundled/results.jsonl" in names
+    for name in bundled_names():
         assert {
-            f"latent_tokens/shipped/{name}/{file}"
+            f"latent_tokens/bundled/{name}/{file}"
             for file in ("config.json", "model.safetensors", "README.md")
         } <= names
     package = ROOT / "src" / "latent_tokens"

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { events, loadModel, plainKernel, wasmKernel } from "./src/engine/index.js";
 
-const SHIPPED = fileURLToPath(new URL("../src/latent_tokens/shipped/", import.meta.url));
+const BUNDLED = fileURLToPath(new URL("../src/latent_tokens/bundled/", import.meta.url));
 const STEPS = 200;
 const WARM_UP = 20; // steps until the code is compiled
 
@@ -34,8 +34,8 @@ const processorTime = () => process.cpuUsage().user / 1000;
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 
 for (const name of ["sudoku-6-scdm", "sudoku-9-scdm"]) {
-  const bytes = new Uint8Array(readFileSync(`${SHIPPED}${name}/model.safetensors`)).buffer;
-  const config = JSON.parse(readFileSync(`${SHIPPED}${name}/config.json`, "utf8"));
+  const bytes = new Uint8Array(readFileSync(`${BUNDLED}${name}/model.safetensors`)).buffer;
+  const config = JSON.parse(readFileSync(`${BUNDLED}${name}/config.json`, "utf8"));
   for (const makeKernel of [wasmKernel, plainKernel]) {
     const model = loadModel(bytes, config, name, makeKernel);
     const milliseconds = median(measure(model)).toFixed(1);

@@ -10,7 +10,7 @@ from typing import Literal, cast
 import torch
 
 from latent_tokens.checkpoints.directory import from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import SHIPPED, fingerprint
+from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.checks import check_out
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
@@ -55,7 +55,7 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     """Return the rows of the scdm and the rows of the reference models.
 
     Write summary.json, latents.png, latents.svg and trace.html. With `every_method`, train and measure the
-    references too, and write the bundled models to OUT/shipped.
+    references too, and write the bundled models to OUT/bundled.
 
     Raise ValueError if the directory exists and is not empty.
     """
@@ -69,7 +69,7 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     # Add the reference models.
     if config.every_method:
         ship([run, *(train(method, config) for method in REFERENCES)], config)
-    references = reference_rows(config.out / "shipped" if config.every_method else SHIPPED)
+    references = reference_rows(config.out / "bundled" if config.every_method else BUNDLED)
 
     # Write the summary, the figure and the page.
     recipe = training(config)
@@ -180,10 +180,10 @@ def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, r
 
 
 def ship(runs: list[Path], config: DemoConfig) -> None:
-    """Write OUT/shipped: the weights of each run in bf16, and results.jsonl, measured on these weights."""
-    shipped = config.out / "shipped"
+    """Write OUT/bundled: the weights of each run in bf16, and results.jsonl, measured on these weights."""
+    bundled = config.out / "bundled"
     for run in runs:
-        folder = shipped / f"{TASK}-{run.name}"
+        folder = bundled / f"{TASK}-{run.name}"
         net = from_pretrained(run).bfloat16().float()
         description = {**read_description(run, "config.json", "run"), "fingerprint": fingerprint(net)}
         save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
@@ -192,17 +192,17 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
             settings = LEFT_TO_RIGHT
         write_card(
             folder,
-            measure(run.name, folder, settings, config, shipped / "results.jsonl"),
+            measure(run.name, folder, settings, config, bundled / "results.jsonl"),
             license="apache-2.0",
         )
 
 
-def reference_rows(shipped: Path) -> list[Row]:
+def reference_rows(bundled: Path) -> list[Row]:
     """Return the results of the reference models at the demo's k, and in uniform or left-to-right order.
 
     Speeds are left out, because they were measured on other hardware.
     """
-    rows = [row for row in read_results(shipped / "results.jsonl") if row["task"] == TASK]
+    rows = [row for row in read_results(bundled / "results.jsonl") if row["task"] == TASK]
     kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
     for row in kept:
         row.pop("seconds", None)
@@ -224,10 +224,10 @@ def draw_bundled_figure(stem: Path) -> list[Path]:
     """Draw the same figure from the bundled models' own results."""
     rows = [
         row
-        for row in read_results(SHIPPED / "results.jsonl")
+        for row in read_results(BUNDLED / "results.jsonl")
         if row["task"] == TASK and row["method"] == "scdm"
     ]
-    recipe = read_description(SHIPPED / f"{TASK}-scdm", "config.json", "model")["training"]
+    recipe = read_description(BUNDLED / f"{TASK}-scdm", "config.json", "model")["training"]
     steps = f"{recipe['steps']:,} steps of {recipe['batch_size']} boards"
     description = f"bundled models, {TASK}, {recipe['size']} (0.8M parameters), {steps}"
-    return draw_figure(rows, reference_rows(SHIPPED), description, stem)
+    return draw_figure(rows, reference_rows(BUNDLED), description, stem)

@@ -13,7 +13,7 @@ import torch
 from helpers.documentation import ROOT
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained
 from latent_tokens.checkpoints.directory import save_pretrained
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.tasks import Examples
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, decode
@@ -46,7 +46,7 @@ class Case:
 
 def bundled(name):
     """Return a bundled model and its directory."""
-    return LoadedModel(name, from_pretrained(name), TASKS[name[:8]]), str(SHIPPED / name)
+    return LoadedModel(name, from_pretrained(name), TASKS[name[:8]]), str(BUNDLED / name)
 
 
 def untrained(folder, name, method, **settings):

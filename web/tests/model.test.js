@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { loadModel } from "../src/engine/index.js";
 
-const FOLDER = new URL("../../src/latent_tokens/shipped/sudoku-6-scdm/", import.meta.url);
+const FOLDER = new URL("../../src/latent_tokens/bundled/sudoku-6-scdm/", import.meta.url);
 const BYTES = new Uint8Array(readFileSync(new URL("model.safetensors", FOLDER))).buffer;
 const CONFIG = JSON.parse(readFileSync(new URL("config.json", FOLDER), "utf8"));
 

@@ -3,14 +3,14 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { decode, loadModel, predict } from "../src/engine/index.js";
 
-const SHIPPED = new URL("../../src/latent_tokens/shipped/", import.meta.url);
+const BUNDLED = new URL("../../src/latent_tokens/bundled/", import.meta.url);
 const TOKENS = Array.from(".....1.1.5..45.162..23....1.2.6.541.", (sign) =>
   sign === "." ? null : Number(sign) - 1,
 );
 
 /** @param {string} name */
 function bundled(name) {
-  const read = (/** @type {string} */ file) => readFileSync(new URL(`${name}/${file}`, SHIPPED));
+  const read = (/** @type {string} */ file) => readFileSync(new URL(`${name}/${file}`, BUNDLED));
   return loadModel(
     new Uint8Array(read("model.safetensors")).buffer,
     JSON.parse(read("config.json").toString()),

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { connect, decode, loadModel } from "../src/engine/index.js";
 import { answering } from "../src/engine/worker.js";
 
-const FOLDER = new URL("../../src/latent_tokens/shipped/sudoku-6-scdm/", import.meta.url);
+const FOLDER = new URL("../../src/latent_tokens/bundled/sudoku-6-scdm/", import.meta.url);
 const CONFIG = JSON.parse(readFileSync(new URL("config.json", FOLDER), "utf8"));
 const TOKENS = Array.from("123456456123.........................", (sign) =>
   sign === "." ? null : Number(sign) - 1,

@@ -14,7 +14,7 @@ from torch import Tensor
 from latent_tokens.bench.doctor import Finding
 from latent_tokens.bench.machine import describe_machine
 from latent_tokens.checkpoints.directory import from_pretrained
-from latent_tokens.checkpoints.files import SHIPPED, shipped_names
+from latent_tokens.checkpoints.files import BUNDLED, bundled_names
 from latent_tokens.checks import first_line
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.decoding import Decoding
@@ -37,10 +37,10 @@ def examine() -> Iterator[Finding]:
     yield from devices()
     yield tested("oracle", check_samples)
     yield tested("fast = reference", check_optimized)
-    for name in shipped_names():
+    for name in bundled_names():
         yield tested(f"model {name}", partial(check_model, name))
-    if not shipped_names():
-        yield Finding("models", "problem", f"no bundled models in {SHIPPED}", REINSTALL)
+    if not bundled_names():
+        yield Finding("models", "problem", f"no bundled models in {BUNDLED}", REINSTALL)
 
 
 def devices() -> Iterator[Finding]:

@@ -171,12 +171,12 @@ def check_about(about: Mapping[str, Json], file: Path) -> None:
             )
 
 
-SHIPPED = Path(__file__).parents[1] / "shipped"
+BUNDLED = Path(__file__).parents[1] / "bundled"
 
 
-def shipped_names() -> list[str]:
+def bundled_names() -> list[str]:
     """Return the names of the bundled models."""
-    return sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+    return sorted(path.parent.name for path in BUNDLED.glob("*/config.json"))
 
 
 def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
@@ -185,9 +185,9 @@ def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> 
     name = str(folder_or_name)
     if folder.is_dir():
         return folder
-    if name in shipped_names():
-        return SHIPPED / name
-    bundled = shipped_names()
+    if name in bundled_names():
+        return BUNDLED / name
+    bundled = bundled_names()
     missing = f"{name!r} not found: not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
     if not is_name(name):
         raise ValueError(f"{missing}{did_you_mean(name, bundled)}")

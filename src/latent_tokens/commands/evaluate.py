@@ -49,7 +49,7 @@ def run_evaluate(command: Evaluate) -> int:
     from rich.console import Console
 
     from latent_tokens.checkpoints.directory import learned_task, model_of
-    from latent_tokens.checkpoints.files import SHIPPED, find
+    from latent_tokens.checkpoints.files import BUNDLED, find
     from latent_tokens.evaluation.evaluate import evaluate
     from latent_tokens.evaluation.problems import device_of
     from latent_tokens.evaluation.report import table
@@ -63,7 +63,7 @@ def run_evaluate(command: Evaluate) -> int:
     if command.out is not None:
         check_out(command.out)
     # Rows are kept in a run directory, not in a bundled model or one of the Hub.
-    is_run = Path(command.run).is_dir() and SHIPPED not in folder.parents
+    is_run = Path(command.run).is_dir() and BUNDLED not in folder.parents
     kept = command.out or (folder if is_run else None)
 
     def keep(row: Row) -> None:

@@ -46,7 +46,7 @@ class Solve:
 def run_solve(command: Solve) -> int:
     """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
     from latent_tokens.checkpoints.directory import from_pretrained, learned_task, opened
-    from latent_tokens.checkpoints.files import find, shipped_names
+    from latent_tokens.checkpoints.files import bundled_names, find
     from latent_tokens.core.decoding import is_off_distribution
     from latent_tokens.evaluation.problems import solve
     from latent_tokens.evaluation.settings import (
@@ -70,7 +70,7 @@ def run_solve(command: Solve) -> int:
             )
         sudoku, problem = read_puzzle(text)
         name = f"{sudoku.name}-scdm"
-        if name not in shipped_names():
+        if name not in bundled_names():
             raise ValueError(
                 f"there is no bundled model for {sudoku.side}x{sudoku.side}. "
                 f"Train one (latent-tokens train {sudoku.name} scdm) and name it with --run."

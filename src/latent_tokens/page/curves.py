@@ -7,7 +7,7 @@ from functools import cache
 from itertools import groupby
 from typing import Literal, TypedDict
 
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.core.cost import tokens_processed
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.rows import Row, read_results
@@ -59,12 +59,12 @@ def curves() -> Curves:
 
 
 def sampled_curves() -> list[StoredCurve]:
-    """Return the curves of shipped/results.jsonl: valid boards of samples from an empty grid."""
+    """Return the curves of bundled/results.jsonl: valid boards of samples from an empty grid."""
 
     def setting(row: Row) -> tuple[str, str, str, int]:
         return row["task"], row["method"], str(row["order"]), int(row["candidates"] or 1)
 
-    rows = sorted(read_results(SHIPPED / "results.jsonl"), key=setting)
+    rows = sorted(read_results(BUNDLED / "results.jsonl"), key=setting)
     return [
         {
             "model": f"{task}-{method}",
@@ -88,7 +88,7 @@ def sampled_point(row: Row) -> Point:
 
 
 def solved_curves() -> list[StoredCurve]:
-    """Return the curves of shipped/examples.json: puzzles solved in top-prob order."""
+    """Return the curves of bundled/examples.json: puzzles solved in top-prob order."""
     curves: list[StoredCurve] = []
     for task, record in measured().items():
         length = TASKS[task].length
@@ -133,4 +133,4 @@ def point(latents: int | str, right: int, count: int, processed: float, relative
 @cache
 def hash_of(name: str) -> str:
     """Return the hash of a bundled model's weights."""
-    return sha256_of(SHIPPED / name / "model.safetensors")
+    return sha256_of(BUNDLED / name / "model.safetensors")

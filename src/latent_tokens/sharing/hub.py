@@ -16,8 +16,8 @@ from torch import nn
 from latent_tokens.checkpoints import directory
 from latent_tokens.checkpoints.directory import check_can_save, describe
 from latent_tokens.checkpoints.files import (
+    BUNDLED,
     KINDS,
-    SHIPPED,
     Entries,
     check_about,
     fingerprint,
@@ -228,7 +228,7 @@ def carried_over(
             f"{folder}: is missing, and the network was read from it. "
             "Set net.folder = None to save weights and method without the rest."
         )
-    is_bundled = SHIPPED in folder.parents
+    is_bundled = BUNDLED in folder.parents
     if not is_bundled:
         check_links(folder, FILES)
 
@@ -254,7 +254,7 @@ def carried_over(
         settings["name"] = name_of(net.method)
     if not has_same_method or not unchanged(net, folder, config):
         return {name: settings[name] for name in OF_THE_TASK if name in settings}, files, []
-    rows = read_results((SHIPPED if is_bundled else folder) / RESULTS, IN_RESULTS)
+    rows = read_results((BUNDLED if is_bundled else folder) / RESULTS, IN_RESULTS)
     if is_bundled:
         model = (settings["task"]["name"], settings["name"])
         rows = [row for row in rows if (row["task"], row["method"]) == model]

@@ -11,7 +11,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.storage import sha256_of
 from latent_tokens.tasks import (
     CompactZebra,
@@ -56,7 +56,7 @@ Comparison = Literal["gained", "lost", "both", "neither"]
 EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
 
 
-MEASURED = SHIPPED / "examples.json"  # written by scripts/page_examples.py
+MEASURED = BUNDLED / "examples.json"  # written by scripts/page_examples.py
 
 
 COMPARISONS: dict[Comparison, str] = {

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latent_tokens.checkpoints.files import SHIPPED
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.denoiser import exclude_mask_token
@@ -64,7 +64,7 @@ def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[st
     return {kind: int(pairs[kind].sum()) for kind in COMPARISONS}
 
 
-PAGE_RECORD = SHIPPED / "page.json"  # written by scripts/page_examples.py
+PAGE_RECORD = BUNDLED / "page.json"  # written by scripts/page_examples.py
 
 
 class CellCounts(TypedDict):

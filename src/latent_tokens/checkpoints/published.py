@@ -125,7 +125,8 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     entries = content if isinstance(content, dict) else {}
     state = entries.get("state_dict")
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
-        raise ValueError("has no state_dict of tensors. Name a Lightning checkpoint, or its directory.")
+        fix = "Name a Lightning checkpoint, or its directory."
+        raise ValueError(f"{source.name} has no state_dict of tensors. {fix}")
     weights, left_out = backbone_of(state, needs_prefix=True)
     if kind == "ema":
         average = entries.get("ema")
@@ -168,7 +169,8 @@ def backbone_of(
     if not backbone:
         raise ValueError(f"no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}")
     if len(backbone) != len(kept):
-        raise ValueError("has a weight twice, with a prefix of a wrapper and without. Save it again.")
+        twice = next(name for name in kept if list(names.values()).count(names[name]) > 1)
+        raise ValueError(f"has a weight twice, {twice[:80]} and with another prefix. Save it again.")
     return backbone, tuple(name for name in names if name not in set(kept))
 
 

@@ -1,7 +1,7 @@
 # setup           Install the development environment into .venv.
 # demo            Train a model, vary its number of latent tokens, and draw the curve. Needs no extra.
 # test            Run the fast tests.
-# test-all        Run all tests, then compare speed ratios with src/latent_tokens/bench/ratios.json.
+# test-all        Run all tests, then compare speed ratios with those in src/latent_tokens/bench.py.
 # check           Format, lint and type checks, also of the text of pages and docstrings, and of web/ if npm is
 #                 installed. Known vulnerabilities are printed and do not fail it.
 # docs            Build the manual in site/. A broken link fails.

@@ -112,8 +112,8 @@ def suits(method, decoding_name):
 def brief_look():
     """Measure the limits of the machine on small matrices and blocks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("latent_tokens.bench.machine.SIDE", 512)
-        patch.setattr("latent_tokens.bench.machine.COPIED", 1 << 24)
+        patch.setattr("latent_tokens.bench.SIDE", 512)
+        patch.setattr("latent_tokens.bench.COPIED", 1 << 24)
         yield
 
 

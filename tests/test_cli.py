@@ -395,9 +395,6 @@ REFUSED = [
     ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),
     ("data countdown --targets 1", "--targets 1: must be two whole numbers"),
     ("data text", "--source: text is read from a file"),
-    ("data sudoku-4 --json", "--json is for the rows of --benchmark"),
-    ("data sudoku-4 --show 1 --out there", "--out there: --show writes no data set"),
-    ("data sudoku-4 --show 1 --apart-from a b", "--apart-from a b: --show writes no data set"),
     ("data text --source a --apart-from a b", "--apart-from a b: text has no such setting"),
     ("evaluate --seed few sudoku-6-scdm", "--seed few: must be a whole number"),
     (f"trace sudoku-6-scdm {PUZZLE} --seed few -o x.html", "--seed few: must be a whole number"),
@@ -421,7 +418,6 @@ REFUSED = [
     ("evaluate sudoku-6-scdm --evaluator trigrams", "--evaluator trigrams: is for generated text"),
     ("sample sudoku-6-scdm --prompt a", "--prompt a: is for text"),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
-    ("bench --lengths", "--lengths: is empty"),
     ("demo --scale large", "--scale large: must be one of full, smoke"),
     ("reproduce figure1", "NAME 'figure1': must be one of figure-1, "),
     ("import nowhere out", "SOURCE 'nowhere': not found"),
@@ -681,13 +677,6 @@ def test_a_directory_named_like_markup_is_shown_as_it_is(tmp_path, capsys):
     (folder / "config.json").write_text(json.dumps(config | {"task": {"name": "sudoku-6"}}))
     assert main(["evaluate", str(folder), "--num-samples", "2", "--latents", "0"]) == 0
     assert f"{tmp_path.name}/[/x]" in "".join(capsys.readouterr().out.split("\n"))
-
-
-def test_a_length_that_no_network_has_is_refused(capsys):
-    assert main(["bench", "--lengths", "99999999999999"]) == 2
-    assert "lengths 99999999999999: must be at most 65,535" in capsys.readouterr().err.replace(
-        "lengths=", "lengths "
-    )
 
 
 @pytest.mark.slow

@@ -370,9 +370,6 @@ MISTAKES = [
     ("data zebra --source {two}", "zebra is read from files that end in .pkl, .jsonl"),
     ("data sudoku-6 --apart-from {nowhere}", "no data set"),
     ("data sudoku-9 --source {two} --show 2", "line 2: puzzle has several solutions"),
-    ("data sudoku-9 --show 5000000000", "--show 5000000000: must be at most 1,000"),
-    ("data sudoku-9 --show 1 --benchmark", "--show with --benchmark: give one of the two"),
-    ("data sudoku-9 --source {two} --benchmark", "--benchmark measures generated examples"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
     ("data sudoku-6 --out {none}/sub", "none.txt is a file. Choose another directory."),
     ("data sudoku-6 --apart-from {data4}", "contains sudoku-4, which has no puzzle in common with sudoku-6"),
@@ -444,19 +441,6 @@ def test_a_puzzle_to_infill_is_shown_before_its_solution(tmp_path, capsys):
     puzzle, solution = capsys.readouterr().out.rstrip("\n").split("\n\n")
     assert puzzle.splitlines()[0] == ". 8 . | . 5 . | . 6 ."
     assert solution.splitlines()[0] == "7 8 9 | 2 5 1 | 3 6 4"
-
-
-def test_the_benchmark_prints_rates_in_one_process_and_in_two(capsys, monkeypatch):
-    monkeypatch.setattr("latent_tokens.bench.rates.SECONDS", 0.02)
-    assert main(["data", "sudoku-4", "--benchmark", "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["cores"] for row in rows] == [1, 2]
-    assert main(["data", "countdown-3", "--targets", "20", "40", "--benchmark", "--json"]) == 0
-    assert "targets=(20, 40)" in json.loads(capsys.readouterr().out.splitlines()[0])["what"]
-    for row in rows:
-        assert set(row) == {"task", "what", "rate", "unit", "cores"}
-        assert row["rate"] > 1_000
-        assert (row["task"], row["what"], row["unit"]) == ("sudoku-4", "4x4 boards, solver", "examples/s")
 
 
 @pytest.mark.slow

@@ -18,9 +18,7 @@ from latent_tokens import (
     load,
     log_likelihood,
 )
-from latent_tokens.bench.bench import Timing, measured_row
-from latent_tokens.bench.cases import decoding_case, settings
-from latent_tokens.bench.machine import Machine
+from latent_tokens.bench import Machine, decoding_case, measured_row, settings
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, SamplingConfig
 from latent_tokens.core import sampling as reference
@@ -245,9 +243,8 @@ def test_bench_decodes_with_n_after_all_masked_tokens(pico):
     plain = [("mdm", None, 2), ("scdm", 0, 2), ("ar-mtp-window-4", None, 1), ("sidm", None, 2)]
     assert settings(config) == plain
     assert settings(both) == [*plain[:1], ("mdm", 0, 2), *plain[1:3], ("ar-mtp-window-4", 0, 1), plain[3]]
-    device = torch.device("cpu")
     cases = [decoding_case(pico, "pico", 8, 1, *setting, 1.0) for setting in settings(both)[:2]]
-    rows = [measured_row(case, Timing([1.0]), [1.0], Machine(1.0, 1.0), device) for case in cases]
+    rows = [measured_row(case, [1.0], [], [1.0], Machine(1.0, 1.0)) for case in cases]
     assert [(row["latents"], row.get("off_distribution")) for row in rows] == [("all", None), (0, True)]
     assert rows[0]["token_theory"] == 1 < rows[1]["token_theory"]
 

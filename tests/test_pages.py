@@ -16,8 +16,6 @@ NEARLY_SOLVED = ".942....51...34279523796481642958713375162894918347652839625147
 # Shorter sequences and texts than a reader has, in the same commands.
 SHORTER = {
     "bench --sizes nano --lengths 16": "bench --sizes nano --lengths 6",
-    "--sizes nano --lengths 16 --precisions": "--sizes nano --lengths 6 --precisions",
-    "--growth": "--batch-sizes 1 2 --growth",
     "--text README.md": "--text start.md",
 }
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -32,7 +30,7 @@ PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.
         ("cost.md", ""),
         ("hugging-face.md", "models/sudoku-9/README.md"),
         ("index.md", ""),
-        ("performance.md", "runs/growth/growth.png"),
+        ("performance.md", ""),
         ("results.md", ""),
         ("text.md", "runs/tasks"),
     ],

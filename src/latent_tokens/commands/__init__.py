@@ -96,7 +96,10 @@ EXAMPLES = {  # two of each command; "" is the program itself
         f"trace sudoku-6-scdm {PUZZLE} --latents all --compare 0 --png trace.png",
     ),
     "demo": ("demo", "demo --scale smoke --out runs/smoke"),
-    "bench": ("bench --methods scdm mdm --precisions fp32", "bench --methods scdm --train --growth growth"),
+    "bench": (
+        "bench --methods scdm mdm --precisions fp32",
+        "bench --sizes nano --lengths 16 --train nano:8x16 --rounds 1",
+    ),
     "reproduce": ("reproduce figure-1 --scale smoke", "reproduce all --status"),
     "import": (
         "import model.ckpt models/esolm --tokenizer gpt2",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from latent_tokens import processes
-from latent_tokens.checks import check_int, in_message
+from latent_tokens.checks import check_int
 from latent_tokens.configs import DataConfig
 
 MOST_SHOWN = 1_000
@@ -20,21 +19,12 @@ class Data:
     config: DataConfig
     show: int | None = None
     """Print this many puzzles with their solutions and write nothing."""
-    benchmark: bool = False
-    """Measure how many examples per second this machine generates, in one process and in two, and write
-    nothing."""
-    json: bool = False
-    """Print the rows of --benchmark as JSON lines."""
 
 
 def run_data(command: Data) -> int:
-    """Run `latent-tokens data`. Print the directory, puzzles or rates."""
-    check_mode(command)
+    """Run `latent-tokens data`. Print the directory or puzzles."""
     if command.show is not None:
-        return show_data(command.config, command.show)
-    if command.benchmark:
-        return benchmark_data(command.config, command.json)
-
+        return show_data(command)
     if not processes.is_main():
         return 0  # rank 0 makes the data set, with one worker process per core
 
@@ -82,50 +72,19 @@ def run_data(command: Data) -> int:
     return 0
 
 
-def check_mode(command: Data) -> None:
-    """Raise ValueError for an option that --show or --benchmark ignores, and for both of them."""
-    mode = "--benchmark" if command.benchmark else "--show"
-    if command.json and not command.benchmark:
-        raise ValueError("--json is for the rows of --benchmark. Leave it out.")
-    if command.show is None and not command.benchmark:
-        return
-    if command.config.task == "text":
-        raise ValueError(f"{mode} is for puzzles, not for text. Leave it out.")
-    if command.show is not None and command.benchmark:
-        raise ValueError("--show with --benchmark: give one of the two")
-    for name in ("out", "num_train", "num_validation", "num_test", "processes", "split", "apart_from"):
-        value = getattr(command.config, name)
-        if value not in (None, ()):
-            raise ValueError(
-                f"{name}={in_message(value)}: {mode} writes no data set. Leave one of the two out."
-            )
-
-
-def show_data(config: DataConfig, count: int) -> int:
+def show_data(command: Data) -> int:
     """Run `latent-tokens data --show`. Print puzzles with their solutions."""
     from latent_tokens.data.datasets import preview, task_of
     from latent_tokens.tasks import Sudoku
 
-    check_int("show", count, 1)
-    if count > MOST_SHOWN:
-        raise ValueError(f"show={count}: must be at most {MOST_SHOWN:,}")
+    config = command.config
+    if config.task == "text":
+        raise ValueError("--show is for puzzles, not for text. Leave it out.")
+    check_int("show", command.show, 1)
     task = task_of(config)
-    examples = preview(task, config, count)
+    examples = preview(task, config, min(command.show or 1, MOST_SHOWN))
     for tokens, known in zip(examples.tokens, examples.known, strict=True):
         if isinstance(task, Sudoku) and known.any():  # the other tasks show their prompts themselves
             print(task.decode(tokens | ~known * NO_TOKEN), end="\n\n")
         print(task.decode(tokens), end="\n\n")
-    return 0
-
-
-def benchmark_data(config: DataConfig, as_json: bool) -> int:
-    """Run `latent-tokens data --benchmark`. Print one rate per line, as text or JSON."""
-    from latent_tokens.bench.rates import measure_rates
-    from latent_tokens.data.datasets import task_of
-
-    if config.from_file:
-        raise ValueError(f"source={config.source}: --benchmark measures generated examples. Leave it out.")
-    for row in measure_rates(task_of(config)):
-        text = f"{row['task']}, {row['what']}: {row['rate']:,} {row['unit']} on {row['cores']} core(s)"
-        print(json.dumps(row) if as_json else text, flush=True)
     return 0

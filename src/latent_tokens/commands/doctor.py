@@ -1,18 +1,22 @@
-"""latent-tokens doctor."""
+"""latent-tokens doctor. It imports none of the libraries it checks, until the self-test."""
 
 from __future__ import annotations
 
 import json
+import platform
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib.metadata import PackageNotFoundError, distribution, version
+from typing import Literal
 
-if TYPE_CHECKING:
-    from latent_tokens.bench.doctor import Finding
+from packaging.requirements import Requirement
 
-STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
+from latent_tokens.checks import first_line
+from latent_tokens.storage import package_version, source_commit
+
+REINSTALL = "reinstall from a clone: pip install --force-reinstall --no-deps -e ."
 
 
 @dataclass(frozen=True)
@@ -20,50 +24,103 @@ class Doctor:
     """Check the installation and suggest fixes. Takes seconds. Exit code 1 if there is a problem."""
 
     json: bool = False
-    """Print the findings as JSON lines instead of a table."""
+    """Print the findings as JSON lines instead of text."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check: its subject, its verdict, what was found, and a hint if it is not ok."""
+
+    about: str
+    verdict: Literal["ok", "note", "problem"]
+    found: str
+    hint: str = ""
 
 
 def run_doctor(command: Doctor) -> int:
-    """Run `latent-tokens doctor`. Return 1 if there is a problem.
-
-    Print a table to a terminal and plain lines elsewhere. With --json, print JSON lines.
-    """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    findings = []
-    table = Table("", "what", "found")
-    for finding in examine(Path.cwd()):
-        findings.append(finding)
-        words = f"{finding.found}\n-> {finding.hint}" if finding.hint else finding.found
-        table.add_row(Text(finding.verdict, STYLES[finding.verdict]), Text(finding.about), Text(words))
-        if command.json:
-            print(json.dumps(asdict(finding)), flush=True)
-        elif not sys.stdout.isatty():
-            print(f"{finding.verdict:8}{finding.about}: {words.replace(chr(10), ' ')}", flush=True)
-    if sys.stdout.isatty() and not command.json:
-        Console().print(table)
-    problems = sum(finding.verdict == "problem" for finding in findings)
+    """Run `latent-tokens doctor`. Print one line per finding. Return 1 if there is a problem."""
+    problems = 0
+    for finding in examine():
+        problems += finding.verdict == "problem"
+        fix = f" -> {finding.hint}" if finding.hint else ""
+        text = f"{finding.verdict:8}{finding.about}: {finding.found}{fix}"
+        print(json.dumps(asdict(finding)) if command.json else text, flush=True)
     if not command.json:
         print(f"{problems} problem{'' if problems == 1 else 's'}" if problems else "no problems found")
     return 1 if problems else 0
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """Yield the findings on the installation and the directory, then those of the self-test."""
-    from latent_tokens.bench import doctor
-    from latent_tokens.checks import first_line
-
-    yield from doctor.examine(folder)
+def examine() -> Iterator[Finding]:
+    """Yield the findings on versions, extras and the device, then those of the self-test."""
+    yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    yield Finding("latent-tokens", "ok", f"{package_version()} at {source_commit() or 'a release'}")
     try:
-        from latent_tokens.bench import selftest
-    except Exception as error:  # a missing or broken library can raise anything
-        yield doctor.Finding(
-            "self-test",
-            "problem",
-            f"cannot start ({first_line(error)})",
-            "fix the problems above, or reinstall latent-tokens",
-        )
+        package = distribution("latent-tokens")
+    except PackageNotFoundError:
+        yield Finding("installation", "note", "is not installed", "pip install -e . checks its requirements")
         return
-    yield from selftest.examine()
+    requirements = [Requirement(text) for text in package.requires or []]
+    for requirement in requirements:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            problem = problem_of(requirement)
+            fix = f"pip install '{requirement.name}{requirement.specifier}'"
+            yield (
+                Finding(requirement.name, "problem", problem, fix)
+                if problem
+                else Finding(requirement.name, "ok", version(requirement.name))
+            )
+    for extra in package.metadata.get_all("Provides-Extra") or []:
+        needed = [each for each in requirements if each.marker and each.marker.evaluate({"extra": extra})]
+        missing = [f"{each.name} ({problem_of(each)})" for each in needed if problem_of(each)]
+        if missing and extra != "dev":
+            hint = f"in a clone: pip install -e '.[{extra}]'"
+            yield Finding(f"extra {extra}", "note", f"missing: {', '.join(missing)}", hint)
+    try:
+        yield from self_test()
+    except Exception as error:  # a missing or broken library can raise anything
+        yield Finding("self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above")
+
+
+def problem_of(requirement: Requirement) -> str:
+    """Return why a library does not meet a requirement, or "" if it does."""
+    try:
+        installed = version(requirement.name)
+    except PackageNotFoundError:
+        return "not installed"
+    is_supported = requirement.specifier.contains(installed, prereleases=True)
+    return "" if is_supported else f"{installed}, and {requirement.specifier} is needed"
+
+
+def self_test() -> Iterator[Finding]:
+    """Yield the device and its precision, whether optimized = reference, and each bundled model."""
+    import torch
+
+    from latent_tokens.checkpoints.directory import from_pretrained
+    from latent_tokens.checkpoints.files import shipped_names
+    from latent_tokens.core import sampling as reference
+    from latent_tokens.core.decoding import Decoding
+    from latent_tokens.network.fast import generate
+    from latent_tokens.network.kernels import precision_reason, resolve_precision
+    from latent_tokens.processes import fastest_device
+
+    device = fastest_device()
+    yield Finding("device", "ok", f"{device}, {torch.get_num_threads()} threads")
+    reason = f"auto is {resolve_precision('auto', device)}: {precision_reason(device)}"
+    yield Finding("precision", "ok", reason)
+    for name in shipped_names():
+        try:
+            net = from_pretrained(name)  # which compares its logits with those it was saved with
+            tokens = torch.zeros(1, net.max_length, dtype=torch.int64)
+            decoding = Decoding(candidates=None if net.method.is_left_to_right else 4)
+            arguments = (net, net.method, tokens, tokens.bool(), decoding)
+            optimized = generate(*arguments, seed=0)
+            expected = reference.generate(*arguments, seed=0)
+            if not torch.equal(optimized.tokens, expected.tokens):
+                raise ValueError("its samples differ from the reference implementation")
+        except Exception as error:  # of any kind: the other models are still checked
+            message = re.sub(r"\. (Save|Import|Make) .*", "", first_line(error))
+            yield Finding(f"model {name}", "problem", message, REINSTALL)
+        else:
+            yield Finding(
+                f"model {name}", "ok", "logits as saved, samples as by the reference implementation"
+            )

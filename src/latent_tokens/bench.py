@@ -1,0 +1,476 @@
+"""The benchmark: speed of decoding and training, % of roofline, and speedup over the reference.
+
+All compared cases are measured in turn, in one process, and reported as medians.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, product
+from typing import Any, cast
+
+import numpy as np
+import torch
+from rich.table import Table
+from torch.optim.swa_utils import AveragedModel
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from latent_tokens import processes
+from latent_tokens.checkpoints.stored_methods import load_method
+from latent_tokens.configs import (
+    DEFAULT_CANDIDATES,
+    BenchConfig,
+    PositionName,
+    Precision,
+    SizeName,
+    TrainConfig,
+    training_shape,
+)
+from latent_tokens.core import sampling as reference
+from latent_tokens.core.attention import is_cacheable
+from latent_tokens.core.cost import cached_cost, relative_cost
+from latent_tokens.core.decoding import Decoding, is_off_distribution
+from latent_tokens.core.method import METHODS, Method
+from latent_tokens.evaluation.rows import labeled
+from latent_tokens.network.fast import generate
+from latent_tokens.network.kernels import bf16_is_fast, resolve_precision, warn_if_slow
+from latent_tokens.network.transformer import Transformer
+from latent_tokens.progress import progress
+from latent_tokens.sizes import SIZES
+from latent_tokens.tasks import Examples
+from latent_tokens.training.step import ema_update, train_step, training_batches
+
+VOCABULARY = 32  # of the networks that train, as the paper's
+WARM_UP = 3  # training steps before the first measurement, until the allocator has the memory of a step
+SIDE = 2_048  # of the square matrices whose product is timed
+COPIED = 1 << 28  # bytes: far more than caches contain
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+STORED_RATIOS = {
+    "mdm, optimized over reference": 1.1,
+    "scdm, optimized over reference": 1.05,
+    "esolm over mdm": 2.1,
+}
+"""Ratios of speeds that every CPU reaches. `bench --check` compares with them."""
+CHECKED_LENGTH = 32
+CHECKED_BATCH = 4
+CHECKED_ROUNDS = 5
+
+Row = dict[str, Any]
+Setting = tuple[str, int | None, int]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The roofline: FLOP per second of a matrix product, and bytes per second of a copy."""
+
+    flops: float
+    bandwidth: float
+
+    def roofline_seconds(self, flop: float, num_bytes: float) -> float:
+        """Return the least seconds for the FLOP and the bytes: the longer of both, which can overlap."""
+        return max(flop / self.flops, num_bytes / self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measurement: its description, its optimized and reference implementations, and their work."""
+
+    description: Row
+    units: float  # samples or tokens per run
+    optimized: Callable[[], object]
+    reference: Callable[[], object] | None
+    flop: int  # of the optimized implementation
+    num_bytes: float = 0  # of the optimized implementation: each weight once per pass
+
+
+def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """Return the rows of the benchmark.
+
+    rate: samples or tokens per second of the optimized implementation.
+    floor_seconds: the roofline time, FLOP / measured speed of a matrix product, or bytes / measured speed of
+    a copy, whichever is longer.
+    share: the fraction of the roofline, floor_seconds / seconds.
+    ratio_to_reference: the speedup, seconds of the reference implementation / seconds.
+    ratio_to_mdm: seconds of the first mdm row of this size, length and batch / seconds.
+    token_theory: the same ratio, predicted from tokens.
+    process_peak_mb: peak memory of the process so far.
+
+    Args:
+        config: the settings.
+        on_row: receives each row as soon as the rows it is compared with are measured.
+
+    Raises:
+        ValueError: a method is unknown.
+    """
+    device = processes.join().device
+    chosen = settings(config)
+    rows: list[Row] = []
+    for precision in config.precisions or default_precisions(device):
+        warn_if_slow(precision, device)
+        machine = measure_machine(DTYPES[precision], device)
+        for cases in groups_of_cases(config, chosen, precision, device):
+            if not config.plain:
+                cases = [replace(case, reference=None) for case in cases]  # noqa: PLW2901
+            num_runs = sum(1 if case.reference is None else 2 for case in cases)
+            title = f"measuring {cases[0].description['what']}, {precision}"
+            with progress(title, config.rounds * num_runs) as advance:
+                measured = measure(cases, config.rounds, machine, device, advance)
+            for row in measured:
+                rows.append({**row, "precision": precision, "device": describe_machine(device)})
+                on_row(rows[-1])
+    return rows
+
+
+def default_precisions(device: torch.device) -> tuple[Precision, ...]:
+    """Return the formats to measure on a device: fp32, and bf16 where auto is bf16."""
+    return ("fp32", "bf16") if resolve_precision("auto", device) == "bf16" else ("fp32",)
+
+
+# The cases.
+
+
+def settings(config: BenchConfig) -> list[Setting]:
+    """Return (method, latents, candidates) of each decode.
+
+    The default k is 8, or 1 if the order is fixed or attention is causal.
+    """
+    chosen: list[Setting] = []
+    for name in config.methods:
+        method = load_method(name)
+        latents: tuple[int | None, ...] = (None,)
+        if method.latent_control == "free":
+            latents = config.latents
+        elif method.latent_control == "fixed" and config.off_distribution:
+            latents = (None, *config.latents)
+        if method.is_left_to_right:
+            candidates: tuple[int, ...] = (1,)
+        elif config.candidates:
+            candidates = config.candidates
+        else:
+            candidates = (1,) if is_cacheable(method.attention) else (DEFAULT_CANDIDATES,)
+        chosen += product((name,), latents, candidates)
+    return chosen
+
+
+def untrained(size: SizeName, length: int, positions: PositionName, vocabulary: int) -> Transformer:
+    """Return a network as training starts with it, always the same."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Transformer(SIZES[size], vocabulary - 1, length, positions, gelu="exact")
+
+
+def groups_of_cases(
+    config: BenchConfig, chosen: Sequence[Setting], precision: Precision, device: torch.device
+) -> Iterator[list[Case]]:
+    """Yield groups of cases that are compared with each other: the decodes by each network, and each step."""
+    for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes) if chosen else ():
+        net = untrained(size, length, config.positions, config.vocabulary).eval().requires_grad_(False)
+        net.to(device, DTYPES[precision])
+        yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in chosen]
+    for shape in config.train:
+        yield [training_case(shape, precision)]
+
+
+def decoding_case(
+    net: Transformer,
+    size: str,
+    length: int,
+    batch: int,
+    name: str,
+    latents: int | None,
+    candidates: int,
+    top_p: float,
+) -> Case:
+    """Return the decoding of sequences without given tokens, one token per step."""
+    method = load_method(name)
+    decoding = Decoding(candidates, latents, top_p=top_p, off_distribution=True)  # `settings` decides
+    known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
+    tokens = known.long()
+
+    def optimized() -> object:
+        return generate(net, method, tokens, known, decoding, 0)
+
+    def plain() -> object:
+        return reference.generate(net, method, tokens, known, decoding, 0)
+
+    num_latents = latents or 0
+    is_fixed = method.latent_control == "fixed"
+    if is_fixed:
+        most = (method.window or length) - candidates
+        num_latents = most if latents is None else min(latents, most)
+    shows_all = num_latents >= length - candidates * is_fixed
+    description: Row = {
+        "what": "decode",
+        "method": name,
+        "size": size,
+        "batch": batch,
+        "length": length,
+        "latents": "all" if shows_all else num_latents,
+        "candidates": candidates,
+        "unit": "samples/s",
+        "token_theory": round(1 / decoding_cost(method, length, candidates, num_latents), 3),
+    }
+    if is_off_distribution(method, latents):
+        description["off_distribution"] = True
+    return Case(description, batch, optimized, plain, count_flop(optimized), length * weight_bytes(net))
+
+
+def decoding_cost(method: Method, length: int, candidates: int, latents: int) -> float:
+    """Return the cost of a decode relative to mdm, from tokens, or from computed tokens with a KV cache."""
+    if not is_cacheable(method.attention):
+        return relative_cost(length, candidates, latents)
+    if method.readout == "shifted":
+        return 1 / length
+    return cached_cost(length, candidates, latents)
+
+
+def training_case(shape: str, precision: Precision) -> Case:
+    """Return an optimizer step of mdm. The reference computes every slot in the last layer, with padding."""
+    size, batch, length, padded = training_shape(shape)
+    optimized, net = training_step(size, batch, length, precision, supports_slots=True)
+    plain, _ = training_step(size, batch, padded, precision, supports_slots=False)
+    dimensions: Row = {"size": size, "batch": batch, "length": length}
+    description: Row = {"what": "train", "method": "mdm", **dimensions, "unit": "tokens/s"}
+    if padded != length:
+        description["reference_length"] = padded
+    return Case(description, batch * length, optimized, plain, count_flop(optimized), 3 * weight_bytes(net))
+
+
+def training_step(
+    size: SizeName, batch: int, length: int, precision: Precision, supports_slots: bool
+) -> tuple[Callable[[], None], Transformer]:
+    """Return a function that takes the next step on random tokens, and its network."""
+    # The network, its optimizer and its EMA weights.
+    config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
+    method = METHODS["mdm"]
+    accelerator = processes.join()
+    net = untrained(size, length, "learned", VOCABULARY)
+    ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
+    model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
+    net.supports_slots = supports_slots
+
+    # Random tokens.
+    tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
+    examples = Examples.of(tokens, np.zeros(tokens.shape, bool))
+    batches = training_batches(examples, method, config, net.mask_id, 0, accelerator.device)
+    numbers = count()
+
+    def step() -> None:
+        train_step(model, method, optimizer, next(batches), config, next(numbers), accelerator)
+        ema.update_parameters(net)
+
+    for _ in range(WARM_UP):
+        step()
+    return step, net
+
+
+def weight_bytes(net: Transformer) -> int:
+    """Return the bytes of the weights of the blocks and the head, which every forward pass reads."""
+    parameters = [*net.blocks.parameters(), *net.head.parameters()]
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+
+
+# Their measurement.
+
+
+def measure(
+    cases: Sequence[Case],
+    rounds: int,
+    machine: Machine,
+    device: torch.device,
+    advance: Callable[[int, str], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Row]:
+    """Return one row per case: medians over rounds. Each round runs both implementations of every case."""
+    optimized: list[list[float]] = [[] for _ in cases]
+    plain: list[list[float]] = [[] for _ in cases]
+    for _ in range(rounds):
+        for case, *timings in zip(cases, optimized, plain, strict=True):
+            for run, times in zip((case.optimized, case.reference), timings, strict=True):
+                if run is not None:
+                    times.append(seconds(run, device, clock))
+                    advance(1, f"{case.description['method']} {times[-1]:.2f} s")
+    mdm = [
+        statistics.median(times)
+        for case, times in zip(cases, optimized, strict=True)
+        if (case.description["method"], case.description["what"]) == ("mdm", "decode")
+        and "off_distribution" not in case.description
+    ]
+    rows = [
+        measured_row(case, times, reference_times, mdm, machine)
+        for case, times, reference_times in zip(cases, optimized, plain, strict=True)
+    ]
+    return [{**row, "process_peak_mb": round(peak_memory(device) / 2**20, 3)} for row in rows]
+
+
+def measured_row(
+    case: Case,
+    times: Sequence[float],
+    reference_times: Sequence[float],
+    mdm: Sequence[float],
+    machine: Machine,
+) -> Row:
+    """Return the row of a case. `mdm` has the seconds of the mdm decodes that it is compared with."""
+    took = statistics.median(times)
+    roofline = machine.roofline_seconds(case.flop, case.num_bytes)
+    row = {
+        **case.description,
+        "rate": round(case.units / took, 3),
+        "seconds": round(took, 5),
+        "floor_seconds": round(roofline, 5),
+        "share": round(roofline / took, 3),
+        "flop": case.flop,
+        "gemm_gflops": round(machine.flops / 1e9, 3),
+        "copy_gbytes": round(machine.bandwidth / 1e9, 3),
+        "rounds": len(times),
+    }
+    if reference_times:
+        row["ratio_to_reference"] = round(statistics.median(reference_times) / took, 3)
+    if mdm and case.description["what"] == "decode":
+        row["ratio_to_mdm"] = round(mdm[0] / took, 3)
+    return row
+
+
+def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
+    """Return the machine's limits for matrix products in `dtype`: medians of 15 rounds."""
+    matrix = torch.randn(SIDE, SIDE, device=device).to(dtype)
+    source = torch.zeros(COPIED, dtype=torch.uint8, device=device)
+    target = torch.zeros_like(source)
+    with torch.no_grad():
+        products = [seconds(lambda: matrix @ matrix, device) for _ in range(15)]
+        copies = [seconds(lambda: target.copy_(source), device) for _ in range(15)]
+    return Machine(2 * SIDE**3 / statistics.median(products), 2 * COPIED / statistics.median(copies))
+
+
+def seconds(
+    work: Callable[[], object], device: torch.device, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the seconds of some work by a clock, until the device has finished it."""
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    wait()
+    start_time = clock()
+    work()
+    wait()
+    return clock() - start_time
+
+
+def count_flop(work: Callable[[], object]) -> int:
+    """Return the FLOP of the matrix products and the attention of some work, counted while it runs."""
+
+    def forward(*shapes: Sequence[int], **options: Any) -> int:
+        return int(cast(Any, sdpa_flop_count)(*shapes[:3]))  # q, k and v
+
+    def backward(*shapes: Sequence[int], **options: Any) -> int:
+        return int(cast(Any, sdpa_backward_flop_count)(*shapes[:4]))  # the output's gradient, q, k and v
+
+    aten = torch.ops.aten  # torch's counter only knows the kernels of accelerators
+    on_cpu = {
+        aten._scaled_dot_product_flash_attention_for_cpu: forward,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: backward,
+    }
+    with FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
+        work()
+    return int(counter.get_total_flops())
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the peak memory of the process in bytes: that of the accelerator if it runs on one."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def describe_machine(device: torch.device) -> str:
+    """Return the name of the device, and for a CPU its threads and cores."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+
+
+def measure_ratios() -> dict[str, float]:
+    """Return ratios of speeds of the nano network by name: medians of five rounds.
+
+    A ratio depends far less on the machine than a speed does.
+    """
+    # The CPU seconds of one thread leave out what other processes do.
+    device = torch.device("cpu")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        cases = [checked_case("mdm", "fp32"), checked_case("scdm", "fp32"), checked_case("esolm", "fp32")]
+        if bf16_is_fast():
+            cases.append(checked_case("mdm", "bf16"))
+        machine = Machine(math.inf, math.inf)  # a ratio needs no roofline
+        mdm, scdm, esolm, *in_bf16 = measure(
+            cases, CHECKED_ROUNDS, machine, device, lambda steps, text: None, time.process_time
+        )
+    finally:
+        torch.set_num_threads(threads)
+    ratios = {
+        "mdm, optimized over reference": mdm["ratio_to_reference"],
+        "scdm, optimized over reference": scdm["ratio_to_reference"],
+        "esolm over mdm": esolm["ratio_to_mdm"],
+    }
+    if in_bf16:
+        ratios["mdm, bf16 over fp32"] = in_bf16[0]["ratio_to_mdm"]
+    return {name: round(ratio, 2) for name, ratio in ratios.items()}
+
+
+def checked_case(name: str, precision: Precision) -> Case:
+    """Return the decoding of a few short sequences by an untrained nano network."""
+    net = untrained("nano", CHECKED_LENGTH, "learned", VOCABULARY).eval().requires_grad_(False)
+    candidates = 1 if name == "esolm" else DEFAULT_CANDIDATES
+    latents = None if name == "mdm" else 0
+    case = decoding_case(
+        net.to(DTYPES[precision]), "nano", CHECKED_LENGTH, CHECKED_BATCH, name, latents, candidates, 1.0
+    )
+    return case if precision == "fp32" and name != "esolm" else replace(case, reference=None)
+
+
+# The table.
+
+
+def speed_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the benchmark as a table, one line per row: rate, seconds, roofline time and speedups."""
+    first = rows[0]
+    speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in rows}
+    title = (
+        f"{first['device']}; matrix product {' and '.join(speeds.values())}; "
+        f"copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
+    )
+    table = Table(title=title, title_justify="left")
+    for heading in ("what", "of"):
+        table.add_column(heading, no_wrap=True)
+    headings = ("n", "k", "rate", "seconds", "roofline\ntime", "% of\nroofline", "speedup", "x mdm")
+    for heading in (*headings, "predicted", "MB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*speed_cells(row), f"{row['process_peak_mb']:,.0f}")
+    return table
+
+
+def speed_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a row of the benchmark, from its workload to the speedup predicted from tokens."""
+    rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
+    ratios = [row.get(name) for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")]
+    return [
+        f"{row['what']} {row['method']}",
+        f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
+        labeled(row.get("latents", ""), row.get("off_distribution", False)),
+        str(row.get("candidates", "")),
+        f"{rate} {row['unit']}",
+        f"{row['seconds']:.3g}",
+        f"{row['floor_seconds']:.2g}",
+        f"{row['share']:.0%}",
+        *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+    ]

@@ -1,1 +1,0 @@
-"""Measured speed and cost, and checks of an installation."""

@@ -1,29 +1,29 @@
-"""Write docs/cli.md, the reference of the command line, from the parsers: python scripts/cli_page.py."""
+"""Write docs/cli.md, the list of commands, from their help: python scripts/cli_page.py."""
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
+from contextlib import redirect_stdout
+from inspect import cleandoc
+from io import StringIO
 from pathlib import Path
 
-from latent_tokens.cli import usage_of
-from latent_tokens.commands import COMMANDS, DESCRIPTIONS, EXAMPLES
-from latent_tokens.commands.options import Option, options_of
+from latent_tokens.cli import main
+from latent_tokens.commands import COMMANDS
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 HEADER = """\
 # Command line
 
-Every command, its flags and two examples. `python scripts/cli_page.py` writes this page from the parsers.
-`latent-tokens COMMAND --help` prints the same, and `latent-tokens --version` prints the version.
-
-*required* marks an argument without a default, and `-` an option that is not set by default.
+Every command with its flags and two examples. `python scripts/cli_page.py` writes this page from their help.
+`latent-tokens COMMAND --help` explains the flags, and `latent-tokens --version` prints the version.
 
 | exit code | meaning |
 |---|---|
 | 0 | success |
 | 1 | `solve` has no valid answer, or `doctor` reports a problem |
-| 2 | an error in the arguments or the files, printed as one line |
+| 2 | an error in the arguments or the files |
 | 75 | training was stopped by a signal after it saved a checkpoint. Resume it |
 | 130 | stopped with Ctrl-C |
 """
@@ -35,77 +35,41 @@ def page() -> str:
 
 
 def section(name: str) -> str:
-    """Return the section of one command: description, usage, options and examples."""
-    options = options_of(COMMANDS[name])
-    rows = [row_of(option) for option in options]
-    table = ["| argument | default | meaning |", "|---|---|---|", *rows] if rows else ["It takes no options."]
-    usage = (
-        f"{usage_of(name)} [OPTIONS]" if any(not option.positional for option in options) else usage_of(name)
-    )
-    examples = [f"latent-tokens {example}" for example in EXAMPLES[name]]
+    """Return the section of one command: description, usage, flags and examples."""
+    text, _, examples = cleandoc(COMMANDS[name].__doc__ or "").partition("Examples:\n")
+    shown = help_of(name)
+    positionals = re.findall(r"\[-h\] (?:\[\w+(?:-\w+)? OPTIONS\] )?((?:[A-Z]+ ?)*)", shown)[0]
+    flags = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]*(?= |\])", options_in(shown)))
     lines = [
         f"## {name}",
         "",
-        f"{DESCRIPTIONS[name]}",
+        text.strip(),
         "",
-        f"    {usage}",
+        f"    latent-tokens {name} {positionals}".rstrip() + " [OPTIONS]",
         "",
-        *table,
+        f"Flags: {', '.join(f'`{flag}`' for flag in flags)}.",
         "",
         "```bash",
-        *examples,
+        *(line.strip() for line in examples.splitlines()),
         "```",
         "",
     ]
     return "\n".join(lines)
 
 
-def row_of(option: Option) -> str:
-    """Return the table row of one option."""
-    return f"| {spelled(option)} | {default_of(option)} | {linked(option.help)} |"
+def help_of(name: str) -> str:
+    """Return what `latent-tokens NAME --help` prints, without frames."""
+    os.environ["COLUMNS"] = "200"
+    with redirect_stdout(StringIO()) as out:
+        main([name, "--help"])
+    return re.sub(r"[\u2500-\u257f]", "", out.getvalue())
 
 
-def spelled(option: Option) -> str:
-    """Return the flags of an option, and its value."""
-    if option.positional:
-        return code(option.metavar)
-    first, *others = option.flags
-    if option.default is False:
-        return code(first)  # its --no- form changes nothing
-    valued = first if option.default is True else f"{first} {option.metavar}"
-    return ", ".join(map(code, [valued, *others]))
-
-
-def default_of(option: Option) -> str:
-    """Return the default of an option as it is typed, or in words if it is computed."""
-    if option.default_in_words is not None:
-        return linked(option.default_in_words)
-    if option.positional and not isinstance(option.default, (str, tuple)):
-        return "*required*"
-    if isinstance(option.default, bool):
-        return "on" if option.default else "off"
-    if option.default in (None, ()):
-        return "-"
-    values = option.default if isinstance(option.default, tuple) else (option.default,)
-    return code(shlex.join(map(str, values)))
-
-
-def code(text: str) -> str:
-    """Return a text in code font, for a cell of a table."""
-    return f"`{text}`".replace("|", "\\|")
-
-
-def linked(text: str) -> str:
-    """Return a help text as Markdown, with a link for each page and decision that it names."""
-    text = text.replace("|", "\\|").replace("<", "&lt;")
-    text = re.sub(r"docs/decisions\.md, (D-\d+, [\w\s-]+)", link, text)
-    return re.sub(r"docs/(\w+)\.md", r"[\1](\1.md)", text)
-
-
-def link(match: re.Match[str]) -> str:
-    """Return the link to a decision: [D-8, noised positions](decisions.md#d-8-noised-positions)."""
-    anchor = match[1].lower().replace(",", "").replace(" ", "-")
-    return f"[{match[1]}](decisions.md#{anchor})"
+def options_in(text: str) -> str:
+    """Return the lines of a help that begin with a flag."""
+    return "\n".join(
+        f"{line.split('  ')[0]} " for line in map(str.strip, text.splitlines()) if line[:1] == "-"
+    )
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 
 import latent_tokens
 from latent_tokens.cli import PURPOSE
-from latent_tokens.commands import COMMANDS, DESCRIPTIONS
-from latent_tokens.commands.options import options_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -258,12 +256,17 @@ def promises(page: str, root: Path) -> Iterator[str]:
 
 
 def help_texts() -> dict[str, str]:
-    """Return the text of every command and option by its name."""
-    texts = {"latent-tokens": PURPOSE} | DESCRIPTIONS
-    for name, command in COMMANDS.items():
-        for option in options_of(command):
-            texts[f"{name} --{option.name}"] = f"{option.help} {option.default_in_words or ''}"
-    return texts
+    """Return the text of every command and option by its name: the docstrings of classes and attributes."""
+    package = ROOT / "src" / "latent_tokens"
+    texts = {"latent-tokens": PURPOSE}
+    for path in (package / "configs.py", *sorted((package / "commands").glob("*.py"))):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                texts[node.name] = (ast.get_docstring(node) or "").partition("Examples:")[0]
+                for field, below in zip(node.body, node.body[1:], strict=False):
+                    if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                        texts[f"{node.name}.{ast.unparse(field.target)}"] = ast.literal_eval(below.value)
+    return {name: " ".join(text.split()) for name, text in texts.items()}
 
 
 def errors_raised(source: str) -> Iterator[str]:

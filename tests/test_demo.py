@@ -109,7 +109,7 @@ def test_the_demo_needs_no_extra():
     assert {"transformers", "peft", "pytest"} <= names
     code = (
         f"import sys\nsys.modules |= dict.fromkeys({sorted(names)!r})\n"
-        "from latent_tokens import demo\nfrom latent_tokens.commands.demo import run_demo"
+        "from latent_tokens import demo\nfrom latent_tokens.commands.page import run_demo"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

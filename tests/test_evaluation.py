@@ -120,7 +120,6 @@ def test_impossible_evaluation_is_refused_before_sampling(nano):
     for wrong in (
         {"latents": (-1,)},
         {"latents": ()},
-        {"candidates": 0},
         {"num_samples": 0},
         {"order": "left-to-right"},
     ):

@@ -484,7 +484,7 @@ def test_trace_captions_an_example_in_its_own_setting_only(tmp_path, capsys, arg
         (["-o", "nowhere/at/all.html"], "its directory does not exist"),
         (["-o", "x.html", "--latents", "-3"], "--latents -3: must be"),
         (["-o", "x.html", "--compare", "none-such"], "'none-such' not found: not a run directory"),
-        (["-o", "x.html", "--png", "x.html"], "is given twice"),
+        (["-o", "x.html", "--png", "x.html"], "must end with .png"),
     ],
 )
 def test_trace_refuses_in_one_line(tmp_path, monkeypatch, capsys, arguments, says):

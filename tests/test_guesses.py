@@ -164,7 +164,7 @@ def test_tasks_are_taken_by_name(net):
     [
         (lambda: DiffusionCollator("scdm", mask_id=4), "Use METHODS['scdm']"),
         (lambda: train(3, "scdm"), "task=3: must be a task, or its name"),
-        (lambda: TrainConfig("sudoku-4", "scdm", start=TASK), "start=Sudoku: must be a directory or a name"),
+        (lambda: TrainConfig("sudoku-4", "scdm", start=TASK), "must be a path"),
     ],
 )
 def test_values_of_another_type_are_refused(call, message):

@@ -113,8 +113,7 @@ def test_unknown_model_is_refused_with_the_closest_one():
             ["table-1", "--workers", "2", "--model", "m"],
             "--workers 2 with --model m: is one model. Leave one out.",
         ),
-        (["claims", "--workers", "2"], "--workers 2: claims runs nothing. Leave it out."),
-        (["claims", "--status"], "--status: claims runs nothing. Leave it out."),
+        (["claims", "--workers", "2"], "EXPERIMENT 'claims': runs nothing. Leave out its settings."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

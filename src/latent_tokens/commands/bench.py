@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from latent_tokens.commands.shared import keep_freed_memory
+from latent_tokens.commands.shared import Command, keep_freed_memory
 from latent_tokens.configs import BenchConfig
 
 
-@dataclass(frozen=True)
-class Bench:
-    """Measure the speed of training and decoding.
+@dataclass(frozen=True, kw_only=True)
+class Bench(Command, BenchConfig):
+    """Measure the speed of training and decoding on this machine.
 
     The speed is compared with the roofline of the machine and with the reference implementation.
+
+    Examples:
+        latent-tokens bench --methods scdm mdm --precisions fp32
+        latent-tokens bench --sizes nano --lengths 16 --train nano:8x16 --rounds 1
     """
 
-    config: BenchConfig = field(default_factory=BenchConfig)
     json: bool = False
-    """Print the rows as JSON lines instead of a table, and with --check the ratios as one JSON object."""
+    """Print the rows as JSON lines instead of a table, and with --check the ratios as one JSON
+    object."""
     check: bool = False
     """Compare ratios of speeds of the nano network with stored ones instead.
     Exit code 1 if one fell too far."""
@@ -41,7 +45,7 @@ def run_bench(command: Bench) -> int:
         if command.json:
             print(json.dumps(row), flush=True)
 
-    rows = bench(command.config, on_row=on_row)
+    rows = bench(command.config(BenchConfig), on_row=on_row)
     if not rows:
         raise ValueError(
             "--methods with --train: there is nothing to measure. Name a method or a training shape."

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import arg
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int
+from latent_tokens.commands.shared import Command
 from latent_tokens.configs import DataConfig
 
 MOST_SHOWN = 1_000
 NO_TOKEN = 255  # in no vocabulary: decodes as an empty cell
 
 
-@dataclass(frozen=True)
-class Data:
-    """Make a data set, or convert one from a file."""
+@dataclass(frozen=True, kw_only=True)
+class Data(Command, DataConfig):
+    """Make a data set, or convert one from a file.
 
-    config: DataConfig
+    Examples:
+        latent-tokens data sudoku-6 --num-train 10000 --out data/six
+        latent-tokens data text --source book.txt --tokenizer bpe:4096 --length 128
+    """
+
+    task: Annotated[str, arg(metavar="TASK")]
     show: int | None = None
     """Print this many puzzles with their solutions and write nothing."""
 
@@ -33,8 +42,9 @@ def run_data(command: Data) -> int:
     from latent_tokens.progress import CONSOLE
     from latent_tokens.tasks import SPLITS, Text
 
-    folder = make_counted(command.config)
-    task = None if command.config.task == Text.name else task_of(command.config)
+    config = command.config(DataConfig)
+    folder = make_counted(config)
+    task = None if config.task == Text.name else task_of(config)
     _, manifest = read_manifest(folder, task)
     sizes = ", ".join(f"{split} {entry['examples']:,}" for split, entry in manifest["splits"].items())
     counts = [
@@ -42,32 +52,25 @@ def run_data(command: Data) -> int:
         for name in ("repeated", "empty", "too_long")
         if manifest.get(name)
     ]
-    if command.config.apart_from and "kept_out" in manifest:  # of a file: 0 is a result, too
+    if config.apart_from and "kept_out" in manifest:  # of a file: 0 is a result, too
         counts.append(f"{manifest['kept_out']:,} shared with --apart-from")
     if "tokens" in manifest:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
-    CONSOLE.print(
-        sizes + (f". Left out: {', '.join(counts)}" if counts else ""), highlight=False, soft_wrap=True
-    )
+    lines = [sizes + (f". Left out: {', '.join(counts)}" if counts else "")]
     if manifest.get("not_read"):
         kinds = ".txt, .md, .rst, .text and files without a suffix"
-        line = (
+        lines.append(
             f"not read: {manifest['not_read']:,} files. A directory is searched for {kinds}. "
             "Name a .jsonl file itself."
         )
-        CONSOLE.print(line, highlight=False, soft_wrap=True)
     for split, num_requested in manifest.get("smaller_than_asked", {}).items():
-        line = f"{split} has fewer than {num_requested:,} examples: there are no more different ones"
-        CONSOLE.print(line, highlight=False, soft_wrap=True)
+        lines.append(f"{split} has fewer than {num_requested:,} examples: there are no more different ones")
     for split in SPLITS if "tokens" in manifest else ():
-        if split not in manifest["splits"] and getattr(command.config, f"num_{split}") != 0:
-            CONSOLE.print(
-                f"{split}: empty, there are too few documents. Use more text, or shorter documents.",
-                highlight=False,
-                soft_wrap=True,
-            )
-    for bad in manifest.get("bad_rows", []):
-        CONSOLE.print(f"left out: {bad}", highlight=False, soft_wrap=True)
+        if split not in manifest["splits"] and getattr(config, f"num_{split}") != 0:
+            lines.append(f"{split}: empty, there are too few documents. Use more text, or shorter documents.")
+    lines += [f"left out: {bad}" for bad in manifest.get("bad_rows", [])]
+    for line in lines:
+        CONSOLE.print(line, highlight=False, soft_wrap=True)
     print(folder)
     return 0
 
@@ -77,7 +80,7 @@ def show_data(command: Data) -> int:
     from latent_tokens.data.datasets import preview, task_of
     from latent_tokens.tasks import Sudoku
 
-    config = command.config
+    config = command.config(DataConfig)
     if config.task == "text":
         raise ValueError("--show is for puzzles, not for text. Leave it out.")
     check_int("show", command.show, 1)

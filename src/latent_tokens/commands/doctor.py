@@ -21,7 +21,12 @@ REINSTALL = "reinstall from a clone: pip install --force-reinstall --no-deps -e 
 
 @dataclass(frozen=True)
 class Doctor:
-    """Check the installation and suggest fixes. Takes seconds. Exit code 1 if there is a problem."""
+    """Check the installation and suggest fixes. The exit code is 1 if there is a problem.
+
+    Examples:
+        latent-tokens doctor
+        latent-tokens doctor --json
+    """
 
     json: bool = False
     """Print the findings as JSON lines instead of text."""
@@ -51,7 +56,7 @@ def run_doctor(command: Doctor) -> int:
 
 
 def examine() -> Iterator[Finding]:
-    """Yield the findings on versions, extras and the device, then those of the self-test."""
+    """Yield the findings on versions and the device, then those of the self-test."""
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
     yield Finding("latent-tokens", "ok", f"{package_version()} at {source_commit() or 'a release'}")
     try:
@@ -59,36 +64,26 @@ def examine() -> Iterator[Finding]:
     except PackageNotFoundError:
         yield Finding("installation", "note", "is not installed", "pip install -e . checks its requirements")
         return
-    requirements = [Requirement(text) for text in package.requires or []]
-    for requirement in requirements:
+    for requirement in map(Requirement, package.requires or []):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            problem = problem_of(requirement)
-            fix = f"pip install '{requirement.name}{requirement.specifier}'"
-            yield (
-                Finding(requirement.name, "problem", problem, fix)
-                if problem
-                else Finding(requirement.name, "ok", version(requirement.name))
-            )
-    for extra in package.metadata.get_all("Provides-Extra") or []:
-        needed = [each for each in requirements if each.marker and each.marker.evaluate({"extra": extra})]
-        missing = [f"{each.name} ({problem_of(each)})" for each in needed if problem_of(each)]
-        if missing and extra != "dev":
-            hint = f"in a clone: pip install -e '.[{extra}]'"
-            yield Finding(f"extra {extra}", "note", f"missing: {', '.join(missing)}", hint)
+            yield installed(requirement)
     try:
         yield from self_test()
     except Exception as error:  # a missing or broken library can raise anything
         yield Finding("self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above")
 
 
-def problem_of(requirement: Requirement) -> str:
-    """Return why a library does not meet a requirement, or "" if it does."""
+def installed(requirement: Requirement) -> Finding:
+    """Return whether a library is installed in a supported version."""
+    name = requirement.name
+    fix = f"pip install '{name}{requirement.specifier}'"
     try:
-        installed = version(requirement.name)
+        found = version(name)
     except PackageNotFoundError:
-        return "not installed"
-    is_supported = requirement.specifier.contains(installed, prereleases=True)
-    return "" if is_supported else f"{installed}, and {requirement.specifier} is needed"
+        return Finding(name, "problem", "not installed", fix)
+    if not requirement.specifier.contains(found, prereleases=True):
+        return Finding(name, "problem", f"{found}, and {requirement.specifier} is needed", fix)
+    return Finding(name, "ok", found)
 
 
 def self_test() -> Iterator[Finding]:
@@ -96,7 +91,7 @@ def self_test() -> Iterator[Finding]:
     import torch
 
     from latent_tokens.checkpoints.directory import from_pretrained
-    from latent_tokens.checkpoints.files import shipped_names
+    from latent_tokens.checkpoints.files import bundled_names
     from latent_tokens.core import sampling as reference
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.network.fast import generate
@@ -107,7 +102,7 @@ def self_test() -> Iterator[Finding]:
     yield Finding("device", "ok", f"{device}, {torch.get_num_threads()} threads")
     reason = f"auto is {resolve_precision('auto', device)}: {precision_reason(device)}"
     yield Finding("precision", "ok", reason)
-    for name in shipped_names():
+    for name in bundled_names():
         try:
             net = from_pretrained(name)  # which compares its logits with those it was saved with
             tokens = torch.zeros(1, net.max_length, dtype=torch.int64)

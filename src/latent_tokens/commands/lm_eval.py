@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from tyro.conf import Positional
+from typing import TYPE_CHECKING, Any, Literal
 
 from latent_tokens import processes
-from latent_tokens.checks import check_int, did_you_mean, one_line
-from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode
+from latent_tokens.checks import did_you_mean, one_line
+from latent_tokens.commands.shared import OwnMethod, Run
+from latent_tokens.configs import NumLatents
 
 if TYPE_CHECKING:
     from lm_eval.tasks import TaskManager
 
 
-@dataclass(frozen=True)
-class LmEval:
+@dataclass(frozen=True, kw_only=True)
+class LmEval(OwnMethod):
     """Evaluate a text model on tasks of lm-eval, with exact likelihoods.
 
     It prints the table of lm-eval, nats per token and bits per byte.
+
+    Examples:
+        latent-tokens lm-eval runs/text --tasks lambada_openai --latents 8 --limit 100
+        latent-tokens lm-eval runs/text --tasks mine --include-path tasks --order left_to_right
     """
 
-    run: Positional[str]
-    """Text model. A run directory, a model directory, or a name on the Hugging Face Hub. A directory of
-    transformers is opened as an autoregressive model."""
+    run: Run
+    """Text model. A run directory, a model directory, or a name on the Hugging Face Hub. A
+    directory of transformers is opened as an autoregressive model."""
     tasks: tuple[str, ...] = ()
     """Tasks of lm-eval, or groups of them."""
     include_path: Path | None = None
     """Directory with tasks of your own, as YAML files."""
-    own: Annotated[OwnCode, Settings(("method", "base"))] = field(default_factory=OwnCode)
-    latents: int | Literal["all"] | None = None
-    """Number of latent tokens (n) in the input. A number or all. There is one candidate. Default: the
-    method's own, 0 for scdm and esolm."""
+    latents: NumLatents | None = None
+    """Number of latent tokens (n) in the input. A number or all. There is one candidate. Default:
+    the method's own, 0 for scdm and esolm."""
     order: Literal["uniform", "left_to_right"] | None = None
-    """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform, left_to_right for
-    arm and ar-mtp."""
+    """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform,
+    left_to_right for arm and ar-mtp."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     suffix: int | None = None
-    """Number of masked positions after the text of a likelihood, which are latent tokens only. Default: n, or
-    0 for all."""
+    """Number of masked positions after the text of a likelihood, which are latent tokens only.
+    Default: n, or 0 for all."""
     num_fewshot: int | None = None
     """Number of solved examples in front of each question. Default: the task's."""
     limit: int | None = None
@@ -53,8 +54,8 @@ class LmEval:
     seed: int = 0
     """Random seed of orders and samples."""
     off_distribution: bool = False
-    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results are labeled
-    off-distribution."""
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
+    are labeled off-distribution."""
     out: Path | None = None
     """JSON file to write, with the results, the settings and the versions."""
 
@@ -62,21 +63,12 @@ class LmEval:
 def run_lm_eval(command: LmEval) -> int:
     """Run `latent-tokens lm-eval`. Print the table of lm-eval and the likelihoods."""
     # Check the options and the installation.
-    for name in ("limit", "num_fewshot"):
-        if getattr(command, name) is not None:
-            check_int(name, getattr(command, name), 1 if name == "limit" else 0)
     if processes.world_size() > 1:
         raise ValueError(f"lm-eval runs in one process, and there are {processes.world_size()}. Start one.")
     if not command.tasks:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
-    if command.include_path is not None and not command.include_path.is_dir():
-        raise ValueError(
-            f"include_path={command.include_path}: is not a directory. Name one with YAML files."
-        )
-    if command.out is not None and not command.out.absolute().parent.is_dir():
-        raise ValueError(f"out={command.out}: its directory is missing. Create it first.")
-    if command.out is not None and command.out.is_dir():
-        raise ValueError(f"out={command.out}: is a directory. Name a file.")
+    if command.out is not None and (command.out.is_dir() or not command.out.absolute().parent.is_dir()):
+        raise ValueError(f"out={command.out}: is not a file in a directory that exists. Name one.")
     try:
         from lm_eval import simple_evaluate
         from lm_eval.utils import handle_non_serializable, make_table
@@ -93,7 +85,7 @@ def run_lm_eval(command: LmEval) -> int:
 
     # Find the tasks, open the model.
     manager = find_tasks(command.tasks, command.include_path)
-    typed = None if command.own.method is None else load_method(command.own.method)
+    typed = None if command.method is None else load_method(command.method)
     model = LatentTokensLM(
         command.run,
         latents=command.latents,
@@ -104,10 +96,10 @@ def run_lm_eval(command: LmEval) -> int:
         batch_size=command.batch_size,
         device=processes.fastest_device(),
         off_distribution=command.off_distribution,
-        base=command.own.base,
+        base=command.base,
     )
     if typed is not None:
-        check_method(str(command.own.method), typed, model.model.method)
+        check_method(str(command.method), typed, model.model.method)
 
     # Evaluate it, print and write the results.
     results = simple_evaluate(

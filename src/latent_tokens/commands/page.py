@@ -1,25 +1,33 @@
-"""latent-tokens page."""
+"""latent-tokens page and demo."""
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
-from latent_tokens.commands.shared import check_outputs
+from latent_tokens.commands.shared import Command, check_outputs, keep_freed_memory
+from latent_tokens.configs import DemoConfig
 
 BUNDLED = ("sudoku-6-scdm", "sudoku-9-scdm")
 
 
 @dataclass(frozen=True)
 class Page:
-    """Write one HTML file in which models decode puzzles in the browser, without a server."""
+    """Write one HTML file in which models decode puzzles in the browser, without a server.
 
-    runs: Positional[tuple[str, ...]] = ()
+    Examples:
+        latent-tokens page --open
+        latent-tokens page runs/four sudoku-6-scdm -o four.html
+    """
+
+    runs: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN ...]")] = ()
     """Sudoku models of at most 4 MB in all. Default: sudoku-6-scdm and sudoku-9-scdm."""
-    out: Path = Path("latent-tokens.html")
+    out: Annotated[Path, arg(aliases=("-o",), metavar="FILE")] = Path("latent-tokens.html")
     """HTML page to write."""
     open: bool = False
     """Open the page in a browser."""
@@ -48,4 +56,36 @@ def run_page(command: Page) -> int:
     print(f"{command.out}  ({len(content) / 1e6:.1f} MB)")
     if command.open:
         webbrowser.open(command.out.absolute().as_uri())
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Command, DemoConfig):
+    """Train a 6x6 Sudoku model and plot accuracy against the number of latent tokens.
+
+    Examples:
+        latent-tokens demo
+        latent-tokens demo --scale smoke --out runs/smoke
+    """
+
+
+def run_demo(command: Demo) -> int:
+    """Run `latent-tokens demo`. Print the tables and the paths of the files."""
+    from rich.console import Console
+
+    from latent_tokens.demo import demo
+    from latent_tokens.evaluation.report import table
+
+    config = command.config(DemoConfig)
+    keep_freed_memory()
+    rows, references = demo(config)
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row"))
+    if references:
+        title = "for comparison: methods without latent token control"
+        console.print(table(references, title if config.every_method else f"{title} (stored rows)"))
+    print(
+        f"{config.out / 'latents.png'} and {config.out / 'summary.json'}. "
+        f"Open {config.out / 'trace.html'} in a browser to see the model decode."
+    )
     return 0

@@ -1,14 +1,16 @@
-"""latent-tokens results."""
+"""latent-tokens results and reproduce."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
+from latent_tokens.commands.shared import Command, Evaluator, keep_freed_memory
+from latent_tokens.configs import ExperimentName, ReproduceConfig
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
 
@@ -23,13 +25,19 @@ NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "tokens"}  # alig
 
 @dataclass(frozen=True)
 class Results:
-    """Print the results of several runs, one line per measurement."""
+    """Print the results of several runs as one table, or write them as CSV.
 
-    runs: Positional[tuple[str, ...]] = ("runs/*",)
-    """Runs to read. Run directories, files of result rows (.jsonl), or patterns of them. Default: runs/*."""
+    Examples:
+        latent-tokens results runs/four runs/five
+        latent-tokens results 'runs/*' --metric cells --csv results.csv
+    """
+
+    runs: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN ...]")] = ("runs/*",)
+    """Runs to read. Run directories, files of result rows (.jsonl), or patterns of them. Default:
+    runs/*."""
     metric: str | None = None
-    """Metric to print, for example cells or relative_cost. Rows without it are left out. Default: that of
-    each row."""
+    """Metric to print, for example cells or relative_cost. Rows without it are left out. Default:
+    that of each row."""
     csv: Path | None = None
     """CSV file to write instead of the table, with all columns. An existing file is replaced."""
 
@@ -84,3 +92,27 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce(Command, ReproduceConfig):
+    """Reproduce a table or figure of the paper.
+
+    Missing results are computed, interrupted runs are resumed and stored ones are reused.
+
+    Examples:
+        latent-tokens reproduce figure-1 --scale smoke
+        latent-tokens reproduce all --status
+    """
+
+    experiment: Annotated[ExperimentName, arg(metavar="NAME")]
+    judge: Evaluator = None
+
+
+def run_reproduce(command: Reproduce) -> int:
+    """Run `latent-tokens reproduce`. Print the table."""
+    from latent_tokens.paper.reproduce import reproduce
+
+    keep_freed_memory()
+    print(reproduce(command.config(ReproduceConfig)), end="")
+    return 0

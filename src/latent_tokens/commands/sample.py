@@ -6,14 +6,11 @@ import json
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
-
-from tyro.conf import Positional
+from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
-from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, latents_in_words
+from latent_tokens.commands.shared import Command, OwnCode, Run, latents_in_words
 from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
@@ -25,39 +22,28 @@ if TYPE_CHECKING:
     from latent_tokens.tasks.examples import Tokens
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Draw samples from a model and print them: puzzles with the verifier's verdict, text with its speed."""
+@dataclass(frozen=True, kw_only=True)
+class Sample(Command, SamplingConfig, OwnCode):
+    """Draw samples from a model and print them: puzzles with the verifier's verdict, text with its speed.
 
-    run: Positional[str]
+    Examples:
+        latent-tokens sample sudoku-6-scdm --latents all --num-samples 3
+        latent-tokens sample runs/text --prompt 'Once upon a time' --show
+    """
+
+    run: Run
     """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
-    num_samples: int | None = None
-    """Number of samples. Default: 2, or 1 with --show."""
-    sampling: Annotated[
-        SamplingConfig,
-        Settings(
-            (
-                "latents",
-                "candidates",
-                "order",
-                "tokens_per_step",
-                "temperature",
-                "top_p",
-                "seed",
-                "off_distribution",
-                "confidence_noise",
-            )
-        ),
-    ] = field(default_factory=SamplingConfig)
-    own: OwnCode = field(default_factory=OwnCode)
+    latent_policy: None = field(init=False, default=None)
+    num_samples: int = 2
+    """Number of samples. One with --show."""
     prompt: str | None = None
-    """Start of the text, for text. A gap of three or more underscores is filled in with as many tokens, and
-    nothing is added after the end."""
+    """Start of the text, for text. A gap of three or more underscores is filled in with as many
+    tokens, and nothing is added after the end."""
     show: bool = False
     """Show one sample while it is decoded, with its latent tokens, for text."""
     compile: bool = False
-    """Compile the blocks of the network with torch.compile. The first step takes seconds and, on a CPU, a C++
-    compiler. Not measured on a GPU."""
+    """Compile the blocks of the network with torch.compile. The first step takes seconds and, on a
+    CPU, a C++ compiler. Not measured on a GPU."""
     json: bool = False
     """Print JSON lines with tokens and order instead of text."""
 
@@ -76,26 +62,19 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.tasks import Text
 
     # Check the options against the model.
-    count = command.num_samples
-    if count is None:
-        count = 1 if command.show else 2
+    count = 1 if command.show else command.num_samples
     check_int("num_samples", count, 1)
-    net = model_of(command.run, command.own.method, command.own.base)
+    net = model_of(command.run, command.method, command.base)
     if command.compile:
         compile_blocks(net)
-    task = learned_task(find(command.run), command.own.task)
+    task = learned_task(find(command.run), command.task)
     check_fits(net, task)
     if isinstance(task, Text) and net.method.readout == "left" and command.prompt is None:
         command = replace(command, prompt="")  # the first token must be given: no slot is to its left
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"
         raise ValueError(f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve.")
-    if command.show and (command.json or count != 1):
-        name = "json=True" if command.json else f"num_samples={count}"
-        raise ValueError(
-            f"{name} with show=True: one sample is shown while it is decoded. Leave one of the two out."
-        )
-    sampling = command.sampling
+    sampling = command.config(SamplingConfig)
     decoding = decoding_for(net.method, task, sampling)
     check_decoding(net.method, decoding)
 
@@ -104,27 +83,40 @@ def run_sample(command: Sample) -> int:
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
     if not processes.is_main():
         return 0
-    verdicts = verdicts_of(task, samples, problems)
-    is_off = is_off_distribution(net.method, decoding.latents)
-    label = {"off_distribution": True} if is_off else {}
-    for sample, order, length, (verdict, entry) in zip(
-        samples, orders.tolist(), problems.lengths.tolist(), verdicts, strict=True
-    ):
-        if command.json:
-            entries = {"tokens": sample[:length].tolist(), "order": order[:length], **entry, **label}
-            print(json.dumps(entries))
-        else:
-            print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
+    print_samples(command, task, problems, samples, orders, is_off_distribution(net.method, decoding.latents))
     if isinstance(task, Text) and not command.json:
         count = int(problems.lengths.sum() - problems.known.sum())
-        print(
-            f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s, "
-            f"{processed:,} tokens processed"
-        )
-    if is_off and not command.json:
+        speed = f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s"
+        print(f"{speed}, {processed:,} tokens processed")
+    if is_off_distribution(net.method, decoding.latents) and not command.json:
         num_latents = shown_latents(net.method, decoding)
-        print(latents_in_words(num_latents, shown_candidates(net.method, decoding), is_off))
+        print(latents_in_words(num_latents, shown_candidates(net.method, decoding), True))
     return 0
+
+
+def print_samples(
+    command: Sample,
+    task: Solvable | Text,
+    problems: Examples,
+    samples: Tokens,
+    orders: Tokens,
+    is_off: bool,
+) -> None:
+    """Print each sample with the verdict of the verifier, as text or as a JSON line. Text has no verdict."""
+    from latent_tokens.tasks import Text
+    from latent_tokens.tasks.base import scores_of
+
+    scores = None if isinstance(task, Text) else scores_of(task, samples, problems)[task.metric]
+    for number, (sample, length) in enumerate(zip(samples, problems.lengths.tolist(), strict=True)):
+        entries = {"tokens": sample[:length].tolist(), "order": orders[number, :length].tolist()}
+        verdict = ""
+        if scores is not None and not isinstance(task, Text):
+            verdict = task.metric if scores[number] else f"not {task.metric}"
+            entries[task.metric] = bool(scores[number])
+        if command.json:
+            print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
+        else:
+            print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
 
 
 def draw(
@@ -138,22 +130,17 @@ def draw(
     from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
     from latent_tokens.tasks import Text
 
-    if command.show and processes.world_size() > 1:
-        raise ValueError(
-            f"show=True: shows the sample of one process, and there are {processes.world_size()}. "
-            "Start it without a launcher."
-        )
     # Decode this rank's shard.
     shard = processes.shard_indices(len(problems.tokens))
     batch = Batch.of(problems.take(shard), device_of(net), shard)
     begin = time.perf_counter()
     shown: AbstractContextManager[Callable[[Step], None] | None] = nullcontext()
-    if command.show and isinstance(task, Text):
+    if command.show and isinstance(task, Text) and processes.is_main():
         from latent_tokens.trace.terminal import watching
 
         shown = watching(task, batch.tokens, batch.known, batch.lengths)
     with shown as on_step:
-        decoded = decode_batch(net, batch, decoding, command.sampling.seed, on_step)
+        decoded = decode_batch(net, batch, decoding, command.seed, on_step)
 
     # Gather the samples of all ranks.
     samples = processes.gather_rows(decoded.samples)
@@ -170,7 +157,7 @@ def problems_of(command: Sample, task: Solvable | Text, count: int) -> Examples:
     from latent_tokens.tasks import Examples, Text
 
     if not isinstance(task, Text):
-        return make_problems(task, count, command.sampling.seed)
+        return make_problems(task, count, command.seed)
     if command.prompt is None:
         return Examples.of(np.zeros((count, task.length), np.uint16), 0)
     problem = task.encode(command.prompt)
@@ -180,18 +167,3 @@ def problems_of(command: Sample, task: Solvable | Text, count: int) -> Examples:
             f"and leaves nothing to generate in {task.length:,}. Shorten it."
         )
     return problem.take(np.zeros(count, np.int64))
-
-
-def verdicts_of(
-    task: Solvable | Text, samples: Tokens, problems: Examples
-) -> list[tuple[str, dict[str, bool]]]:
-    """Return the verdict on each sample, in words and as JSON. Text has none."""
-    from latent_tokens.tasks import Text
-    from latent_tokens.tasks.base import scores_of
-
-    if isinstance(task, Text):
-        return [("", {})] * len(samples)
-    return [
-        (f"{'' if score else 'not '}{task.metric}", {task.metric: bool(score)})
-        for score in scores_of(task, samples, problems)[task.metric]
-    ]

@@ -5,23 +5,53 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated, TypeVar
+
+from tyro.conf import arg
+
+from latent_tokens.configs import NumLatents
+
+C = TypeVar("C")
+Run = Annotated[str, arg(metavar="RUN")]
+ManyLatents = Annotated[tuple[NumLatents, ...] | None, arg(metavar="N|all [N|all ...]")]
+Evaluator = Annotated[str | None, arg(name="evaluator", aliases=("--judge",), metavar="EVALUATOR")]
+Output = Annotated[Path | None, arg(aliases=("-o",), metavar="FILE")]
 
 
-@dataclass(frozen=True)
-class OwnCode:
-    """Parts that a model directory lacks: code of a user, or the base of a LoRA adapter if it was moved.
+class Command:
+    """The flags of a command. A class that extends a config has its settings as flags.
 
-    A module is imported only if its name is typed.
+    The config is made, and checks its values, when the command runs: an error is one line.
     """
+
+    def __post_init__(self) -> None:
+        pass
+
+    def config(self, kind: type[C]) -> C:
+        """Return the config of a class that the command extends, with the values of the flags."""
+        names = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
+        return kind(**{name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnMethod:
+    """Parts that a model directory lacks: a method of a user, or a LoRA adapter's base that was moved."""
+
+    method: str | None = None
+    """Method of the model if it has functions of your own, as module:name. Default: that of the
+    model."""
+    base: str | None = None
+    """Base of a LoRA adapter, by directory or name. Default: the one that it was trained with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCode(OwnMethod):
+    """In addition, the task of a user. A module is imported only if its name is typed."""
 
     task: str | None = None
     """Task of the model if it is your own, as module:Name. Default: that of the model."""
-    method: str | None = None
-    """Method of the model if it has functions of your own, as module:name. Default: that of the model."""
-    base: str | None = None
-    """Base of a LoRA adapter, by directory or name. Default: the one that it was trained with."""
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
@@ -53,10 +83,9 @@ def latents_in_words(latents: int | str, candidates: int | str, is_off_distribut
 
 def check_outputs(outputs: Mapping[str, Path | None], replace: bool) -> None:
     """Raise ValueError if a file cannot be written. `outputs` has the file of each ending, or None."""
-    named = {ending: path for ending, path in outputs.items() if path is not None}
-    for ending, path in named.items():
-        if list(named.values()).count(path) > 1:
-            raise ValueError(f"{path}: is given twice. Choose another name for one of them.")
+    for ending, path in outputs.items():
+        if path is None:
+            continue
         if path.is_dir() or (path.exists() and not replace):
             raise ValueError(f"{path}: exists. Choose another name, or add --replace.")
         if not path.absolute().parent.is_dir():

@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import arg
 
 from latent_tokens.checks import check_int
-from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, latents_in_words
+from latent_tokens.commands.shared import Command, OwnCode, latents_in_words
 from latent_tokens.configs import SamplingConfig
 
-PUZZLE_DEFAULTS = {
-    "latents": "all that are not candidates",
-    "temperature": "0",
-}
-"""The defaults of `evaluation.settings.for_puzzles`, in words."""
+if TYPE_CHECKING:
+    from latent_tokens.network.transformer import Transformer
+    from latent_tokens.tasks import Examples, Solvable
 
 
-@dataclass(frozen=True)
-class Solve:
-    """Solve a puzzle with a model and verify the answer. Exit code 1 if it is not solved."""
+@dataclass(frozen=True, kw_only=True)
+class Solve(Command, SamplingConfig, OwnCode):
+    """Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.
 
-    puzzle: Positional[str]
-    """Puzzle to solve, or a file with one. Sudoku: the cells row by row, 0 or . for an empty one. Countdown:
-    numbers and target, 86,28,13,31,96. Zebra: clue tokens."""
-    run: str | None = None
-    """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub. Default: the
-    bundled model of the Sudoku's size."""
-    sampling: Annotated[
-        SamplingConfig,
-        Settings(
-            ("latents", "candidates", "temperature", "seed", "off_distribution"),
-            defaults=PUZZLE_DEFAULTS,
-            helps={"seed": "Random seed. Attempt i depends on (seed, i) only."},
-        ),
-    ] = field(default_factory=SamplingConfig)
-    own: Annotated[OwnCode, Settings(("task", "method"))] = field(default_factory=OwnCode)
+    By default all masked tokens are in the input, and the most likely token is taken (temperature 0).
+
+    Examples:
+        latent-tokens solve 1.....3............2................ --latents all
+        latent-tokens solve 1.....3............2................ --latents 4 --candidates 4
+    """
+
+    puzzle: Annotated[str, arg(metavar="PUZZLE")]
+    """Puzzle to solve, or a file with one. Sudoku: the cells row by row, 0 or . for an empty one.
+    Countdown: numbers and target, 86,28,13,31,96. Zebra: clue tokens."""
+    latent_policy: None = field(init=False, default=None)
+    run: Annotated[str | None, arg(metavar="RUN")] = None
+    """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub.
+    Default: the bundled model of the Sudoku's size."""
     attempts: int = 1
     """Number of answers to try. The first valid one is shown."""
 
 
 def run_solve(command: Solve) -> int:
-    """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if it is not solved."""
-    from latent_tokens.checkpoints.directory import from_pretrained, learned_task, opened
-    from latent_tokens.checkpoints.files import bundled_names, find
+    """Run `latent-tokens solve`. Print the answer, the verdict and the cost. Return 1 if not solved."""
     from latent_tokens.core.decoding import is_off_distribution
     from latent_tokens.evaluation.problems import solve
     from latent_tokens.evaluation.settings import (
@@ -55,41 +50,11 @@ def run_solve(command: Solve) -> int:
         shown_candidates,
         shown_latents,
     )
-    from latent_tokens.tasks import Solvable, Text
-    from latent_tokens.tasks.sudoku.boards import read_puzzle
 
-    # Read the model and the puzzle.
+    # Read the model and the puzzle, and decode.
     check_int("attempts", command.attempts, 1)
-    check_own(command)
-    text = puzzle_text(command.puzzle)
-    if command.run is None:
-        if "," in text or "CLUE_END" in text:
-            raise ValueError(
-                "a Zebra or Countdown puzzle: there is no bundled model for it. "
-                "Train one and name it with --run."
-            )
-        sudoku, problem = read_puzzle(text)
-        name = f"{sudoku.name}-scdm"
-        if name not in bundled_names():
-            raise ValueError(
-                f"there is no bundled model for {sudoku.side}x{sudoku.side}. "
-                f"Train one (latent-tokens train {sudoku.name} scdm) and name it with --run."
-            )
-        net = from_pretrained(name)
-        task: Solvable = sudoku
-    else:
-        name = command.run
-        net = opened(name, command.own.method)
-        learned = learned_task(find(name), command.own.task)
-        if isinstance(learned, Text):
-            raise ValueError(
-                f"run={name}: learned {learned.name}, which has no puzzles. Use latent-tokens sample."
-            )
-        task = learned
-        problem = task.encode(text)
-
-    # Decode.
-    sampling = command.sampling
+    name, net, task, problem = model_and_problem(command, puzzle_text(command.puzzle))
+    sampling = command.config(SamplingConfig)
     decoding = decoding_for(net.method, task, for_puzzles(net.method, sampling))
     attempt = solve(net, task, problem, decoding, sampling.seed, command.attempts)
 
@@ -106,20 +71,43 @@ def run_solve(command: Solve) -> int:
     return 1 if attempt.wrong else 0
 
 
-def check_own(command: Solve) -> None:
-    """Raise ValueError for a task or method of a bundled model, which has its own."""
-    for name in ("task", "method"):
-        value = getattr(command.own, name)
-        if command.run is None and value is not None:
-            raise ValueError(f"{name}={value}: is for a model that --run names. Add --run RUN.")
+def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solvable, Examples]:
+    """Return the name of the model, the model, its task and the problem of a puzzle.
+
+    Raises:
+        ValueError: no model is named, and none is bundled for such puzzles. Or the model has no puzzles.
+    """
+    from latent_tokens.checkpoints.directory import from_pretrained, learned_task, opened
+    from latent_tokens.checkpoints.files import bundled_names, find
+    from latent_tokens.tasks import Text
+    from latent_tokens.tasks.sudoku.boards import read_puzzle
+
+    if command.run is not None:
+        task = learned_task(find(command.run), command.task)
+        if isinstance(task, Text):
+            problem = f"learned {task.name}, which has no puzzles"
+            raise ValueError(f"run={command.run}: {problem}. Use latent-tokens sample.")
+        return command.run, opened(command.run, command.method, command.base), task, task.encode(text)
+
+    for option in ("task", "method"):
+        value = getattr(command, option)
+        if value is not None:
+            raise ValueError(f"{option}={value}: is for a model that --run names. Add --run RUN.")
+    if "," in text or "CLUE_END" in text:
+        raise ValueError(
+            "a Zebra or Countdown puzzle: there is no bundled model for it. Train one and name it with --run."
+        )
+    sudoku, board = read_puzzle(text)
+    name = f"{sudoku.name}-scdm"
+    if name not in bundled_names():
+        fix = f"Train one (latent-tokens train {sudoku.name} scdm) and name it with --run."
+        raise ValueError(f"there is no bundled model for {sudoku.side}x{sudoku.side}. {fix}")
+    return name, from_pretrained(name), sudoku, board
 
 
 def puzzle_text(puzzle: str) -> str:
     """Return the puzzle, or the text of the file of that name."""
-    try:
-        path = Path(puzzle)
-        return path.read_text() if path.is_file() else puzzle
-    except UnicodeDecodeError:
-        raise ValueError(f"{puzzle}: is not a text file. Name a text file, or type the puzzle.") from None
-    except OSError:
-        return puzzle
+    with suppress(OSError):  # a puzzle may be too long for a name
+        if Path(puzzle).is_file():
+            return Path(puzzle).read_text()
+    return puzzle

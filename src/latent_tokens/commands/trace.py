@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional
+from tyro.conf import arg
 
-from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import OwnCode, check_outputs, latents_in_words
-from latent_tokens.commands.solve import PUZZLE_DEFAULTS, puzzle_text
+from latent_tokens.commands.shared import Command, Output, OwnCode, Run, check_outputs, latents_in_words
+from latent_tokens.commands.solve import puzzle_text
 from latent_tokens.configs import NumLatents, SamplingConfig
 
 if TYPE_CHECKING:
     from latent_tokens.trace.record import DecodeRequest
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Record one decode as an HTML page or a picture. The settings are those of solve."""
+@dataclass(frozen=True, kw_only=True)
+class Trace(Command, SamplingConfig, OwnCode):
+    """Record one decode as an HTML page or a picture. The settings are those of solve.
 
-    run: Positional[str]
+    Examples:
+        latent-tokens trace sudoku-6-scdm 1.....3............2................ --latents all -o trace.html
+        latent-tokens trace sudoku-6-scdm 1.....3............2................ --compare 0 --png trace.png
+    """
+
+    run: Run
     """Model that decodes. A run directory, a bundled model, or a name on the Hugging Face Hub."""
-    puzzle: Positional[str]
+    puzzle: Annotated[str, arg(metavar="PUZZLE")]
     """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one."""
-    out: Path | None = None
+    out: Output = None
     """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider changes n."""
     png: Path | None = None
     """Picture to write."""
     compare: str | None = None
     """Second decode next to the first. A number of latent tokens, all, or another model."""
-    sampling: Annotated[
-        SamplingConfig,
-        Settings(
-            ("latents", "candidates", "order", "temperature", "seed", "off_distribution"),
-            defaults=PUZZLE_DEFAULTS | {"order": "top_prob, left_to_right for arm and ar-mtp"},
-            helps={"seed": "Random seed. The decode is the first attempt of solve with this seed."},
-        ),
-    ] = field(default_factory=SamplingConfig)
-    own: Annotated[OwnCode, Settings(("task", "method"))] = field(default_factory=OwnCode)
+    # The page decodes again with other n, and knows the settings above only.
+    latent_policy: None = field(init=False, default=None)
+    tokens_per_step: None = field(init=False, default=None)
+    top_p: None = field(init=False, default=None)
+    refresh: bool = field(init=False, default=True)
+    confidence_noise: None = field(init=False, default=None)
     replace: bool = False
     """Overwrite files that exist."""
 
@@ -62,22 +62,22 @@ def run_trace(command: Trace) -> int:
     # Decode, and write the files.
     decodes = decodes_of(command)
     traces = [trace(request) for request in decodes]
-    caption = caption_of(decodes)
     models = [request.model for request in decodes]
-    kinds: tuple[tuple[Path | None, Callable[[], bytes]], ...] = (
-        (command.out, lambda: page_with(traces, caption, models).encode()),
-        (command.png, lambda: strip(traces)),
-    )
-    write_atomic({path: content() for path, content in kinds if path is not None})
+    caption = caption_of(decodes)
+    files = {}
+    if command.out is not None:
+        files[command.out] = page_with(traces, caption, models).encode()
+    if command.png is not None:
+        files[command.png] = strip(traces)
+    write_atomic(files)
 
     # Print the verdicts and the costs.
     for events in traces:
         start = events["start"]
         end = events["end"]
         verdict = "solved" if end["right"] else "wrong"
-        cost = (
-            f"{end['processed']:,} tokens processed, {end['processed'] / start['all_processed']:.2f}x of all"
-        )
+        share = end["processed"] / start["all_processed"]
+        cost = f"{end['processed']:,} tokens processed, {share:.2f}x of all"
         settings = start["settings"]
         is_off = settings.get("off_distribution", False)
         number = latents_in_words(settings["latents"], settings["candidates"], is_off)
@@ -127,14 +127,18 @@ def decodes_of(command: Trace) -> list[DecodeRequest]:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.trace.record import DecodeRequest, LoadedModel, solvable
 
-    own = command.own
+    sampling = command.config(SamplingConfig)
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        model = LoadedModel(run, opened(run, own.method), solvable(run, learned_task(find(run), own.task)))
-        setting = replace(command.sampling, latents=latents)
+        model = LoadedModel(
+            run,
+            opened(run, command.method, command.base),
+            solvable(run, learned_task(find(run), command.task)),
+        )
+        setting = replace(sampling, latents=latents)
         return DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
 
-    first = request_of(command.run, command.sampling.latents)
+    first = request_of(command.run, sampling.latents)
     if command.compare is None:
         return [first]
     if command.compare == "all" or command.compare.isdecimal():

@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
 
 from latent_tokens import processes
-from latent_tokens.commands.options import Settings
-from latent_tokens.commands.shared import keep_freed_memory
+from latent_tokens.commands.shared import Command, keep_freed_memory
 from latent_tokens.configs import DEFAULT_SHAPE, SizeName, TrainConfig
 from latent_tokens.progress import CONSOLE
 
 if TYPE_CHECKING:
     from latent_tokens.training.loop import Observer
 
-OF_EACH_RUN = ("size", "seed", "out")
-SHARED = tuple(field.name for field in fields(TrainConfig) if field.name not in OF_EACH_RUN)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
-    """Train a model, or one model for each size and seed, one after another."""
+class Train(Command, TrainConfig):
+    """Train a model, or one for each size and seed.
 
-    config: Annotated[TrainConfig, Settings(SHARED)]
-    size: tuple[str, ...] | None = None
-    """Network sizes, one run for each. pico, nano, tiny, mini, sminy or small. Default: nano, or that of
-    --from."""
-    seed: tuple[int, ...] = (TrainConfig.seed,)
+    Examples:
+        latent-tokens train text esolm --data data/text --size tiny --resume auto
+        latent-tokens train sudoku-4 scdm --steps 600 --seed 0 1 2 --out runs/four-{seed}
+    """
+
+    task: Annotated[str, arg(metavar="TASK")]
+    method: Annotated[str, arg(metavar="METHOD")]
+    start: Annotated[str | Path | None, arg(name="from", aliases=("--start",), metavar="RUN")] = None
+    size: tuple[SizeName, ...] | None = None  # type: ignore[assignment]
+    """Network sizes, one run for each. pico, nano, tiny, mini, sminy or small. Default: nano, or
+    that of --from."""
+    seed: tuple[int, ...] = (TrainConfig.seed,)  # type: ignore[assignment]
     """Random seeds of initial weights, data, masks and orders, one run for each."""
     out: Path | None = None
-    """Run directory to write. {size} and {seed} in it are replaced, which several runs need. It must be
-    missing or empty unless --resume auto is given. Default: runs/TASK-METHOD-SIZE-SEED."""
+    """Run directory to write. {size} and {seed} in it are replaced, which several runs need. It
+    must be missing or empty unless --resume auto is given. Default: runs/TASK-METHOD-SIZE-SEED."""
 
 
 def run_train(command: Train, observe: Observer | None = None) -> int:
     """Run `latent-tokens train`. Print each run directory. `observe` is that of `fit`."""
-    # Check the request before anything is computed.
     configs = configs_of(command)
-    shared = command.config
-    for name in ("num_train", "num_validation"):
-        if shared.data is not None and getattr(shared, name) != getattr(TrainConfig, name):
-            raise ValueError(
-                f"{name}={getattr(shared, name)} with data={shared.data}: the data set has its own examples. "
-                "Leave one of the two out."
-            )
 
     from latent_tokens.training.loop import fit, is_finished
 
@@ -55,9 +53,8 @@ def run_train(command: Train, observe: Observer | None = None) -> int:
     keep_freed_memory()
     for config in configs:
         if config.folder in finished:
-            CONSOLE.print(
-                f"{config.folder}: finished at step {config.steps}", highlight=False, soft_wrap=True
-            )
+            line = f"{config.folder}: finished at step {config.steps}"
+            CONSOLE.print(line, highlight=False, soft_wrap=True)
         else:
             fit(config, observe=observe)
         if processes.is_main():
@@ -71,38 +68,29 @@ def configs_of(command: Train) -> list[TrainConfig]:
     Raises:
         ValueError: two runs would be the same or have one directory, or a launcher started several processes.
     """
-    start = command.config.start
-    usual = DEFAULT_SHAPE["size"] if start is None else None
-    sizes = (usual,) if command.size is None else command.size
-    values: dict[str, tuple[str | int | None, ...]] = {"size": sizes, "seed": command.seed}
-    for name, each in values.items():
-        if not each or len(set(each)) < len(each):
-            raise ValueError(f"{name}={each}: must be one or more different values.")
-    several = [name for name, each in values.items() if len(each) > 1]
-    if several and processes.num_launched() > 1:
-        raise ValueError(
-            f"{several[0]}={values[several[0]]}: several runs take one process each. Leave out the launcher."
-        )
+    for name in ("num_train", "num_validation"):
+        value = getattr(command, name)
+        if command.data is not None and value != getattr(TrainConfig, name):
+            problem = "the data set has its own examples"
+            raise ValueError(f"{name}={value} with data={command.data}: {problem}. Leave one of the two out.")
+    sizes = command.size or (DEFAULT_SHAPE["size"] if command.start is None else None,)
+    several = {name: each for name, each in (("size", sizes), ("seed", command.seed)) if len(each) > 1}
+    for name, each in several.items():
+        if len(set(each)) < len(each):
+            raise ValueError(f"{name}={each}: must be different values.")
+        if processes.num_launched() > 1:
+            raise ValueError(f"{name}={each}: several runs take one process each. Leave out the launcher.")
     missing = [f"{{{name}}}" for name in several if f"{{{name}}}" not in str(command.out)]
     if command.out is not None and missing:
         fix = f"Use out={'-'.join([str(command.out), *missing])}."
         raise ValueError(f"out={command.out}: is one directory for several runs. {fix}")
-    return [
-        replace(
-            command.config,
-            size=cast(SizeName | None, size),
-            seed=seed,
-            out=directory(command.out, size or str(start), seed),
-        )  # which checks the size
-        for size in sizes
-        for seed in command.seed
-    ]
 
-
-def directory(out: Path | None, size: str, seed: int) -> Path | None:
-    """Return the run directory of --out for a size, or the model to start from, and a seed. None: default."""
-    return (
-        None
-        if out is None
-        else Path(str(out).replace("{size}", Path(size).name).replace("{seed}", str(seed)))
-    )
+    settings = {field.name: getattr(command, field.name) for field in fields(TrainConfig)}
+    configs = []
+    for size, seed in product(sizes, command.seed):
+        name_of_size = Path(size or str(command.start)).name
+        out = None
+        if command.out is not None:
+            out = str(command.out).replace("{size}", name_of_size).replace("{seed}", str(seed))
+        configs.append(TrainConfig(**{**settings, "size": size, "seed": seed, "out": out}))
+    return configs

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.configs.sampling import block_in
+from latent_tokens.configs import block_in
 from latent_tokens.core.decoding import Count
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method

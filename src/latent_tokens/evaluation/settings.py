@@ -10,8 +10,8 @@ from latent_tokens.configs import (
     EvalConfig,
     NumLatents,
     SamplingConfig,
+    block_in,
 )
-from latent_tokens.configs.sampling import block_in
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
 from latent_tokens.core.decoding import Count, Decoding, candidates_of, growing, is_off_distribution
 from latent_tokens.core.method import Method, name_of

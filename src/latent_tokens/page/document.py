@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from latent_tokens.configs.sampling import block_in
+from latent_tokens.configs import block_in
 from latent_tokens.page.curves import curves
 from latent_tokens.page.models import (
     Example,

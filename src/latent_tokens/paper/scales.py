@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from latent_tokens.checks import Registry
-from latent_tokens.configs import TaskName
-from latent_tokens.configs.names import Precision
+from latent_tokens.configs import Precision, TaskName
 from latent_tokens.evaluation.settings import NUM_ZEBRA
 from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
 

@@ -1,25 +1,24 @@
-"""latent-tokens import."""
+"""latent-tokens import and export."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import arg
 
 from latent_tokens.checks import check_out, first_line
+from latent_tokens.commands.shared import OwnMethod, Run
 from latent_tokens.sizes import LONGEST
 
 if TYPE_CHECKING:
-    from latent_tokens.checkpoints.published import Checkpoint
     from latent_tokens.network.hf import HuggingFaceDenoiser
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.storage import Json
     from latent_tokens.tasks.text.tokenizer import Bytes, Learned
 
-LONGEST_LINE = 300  # characters of the line on ignored weights
 DEFAULT_LENGTH = 1_024  # tokens
 WITHOUT_TOKENIZER = (
     "without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer"
@@ -28,16 +27,20 @@ WITHOUT_TOKENIZER = (
 
 @dataclass(frozen=True)
 class Import:
-    """Convert a published masked diffusion model into a model directory.
+    """Convert a published masked diffusion model into a model directory. Nothing in its files is executed.
 
     It is that of Eso-LM or MDLM, or a directory of LLaDA, Dream, Open-dCoder, WeDLM, SDAR, Tiny-A2D, DiffuGPT
-    or ModernBERT-chat. Nothing in the files is executed.
+    or ModernBERT-chat.
+
+    Examples:
+        latent-tokens import model.ckpt models/esolm --tokenizer gpt2
+        latent-tokens import GSAI-ML/LLaDA-8B-Base models/llada --length 256
     """
 
-    source: Positional[str]
-    """Checkpoint to convert. A Lightning .ckpt, a directory with model.safetensors and config.json, or a name
-    on the Hugging Face Hub."""
-    out: Positional[Path]
+    source: Annotated[str, arg(metavar="SOURCE")]
+    """Checkpoint to convert. A Lightning .ckpt, a directory with model.safetensors and
+    config.json, or a name on the Hugging Face Hub."""
+    out: Annotated[Path, arg(metavar="DIR")]
     """Model directory to write. It must be missing or empty."""
     weights: Literal["ema", "raw"] | None = None
     """Weights of a .ckpt to take. ema: the moving average, which the authors evaluate.
@@ -45,69 +48,84 @@ class Import:
     method: Literal["mdm", "scdm", "esolm"] | None = None
     """Method of the model. Default: as its own settings state."""
     tokenizer: str | None = None
-    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one, or a name on
-    the Hugging Face Hub, such as gpt2. Default: the tokenizer.json of a directory of
-    transformers, else none, and the model computes logits and likelihoods in Python only."""
+    """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one,
+    or a name on the Hugging Face Hub, such as gpt2. Default: the
+    tokenizer.json of a directory of transformers, else none, and the model computes logits and
+    likelihoods in Python only."""
     length: int | None = None
-    """Number of tokens of a text, for a directory of transformers. Default: 1,024, or the number of positions
-    of the model if that is less."""
+    """Number of tokens of a text, for a directory of transformers. Default: 1,024, or the number
+    of positions of the model if that is less."""
 
 
 def run_import(command: Import) -> int:
     """Run `latent-tokens import`. Print a summary of the model, and the directory."""
-    from latent_tokens.checkpoints.directory import save_pretrained
-    from latent_tokens.checkpoints.files import fingerprint
     from latent_tokens.checkpoints.hugging_face import is_language_model, is_ours
-    from latent_tokens.checkpoints.published import import_checkpoint
-    from latent_tokens.core.method import name_of
-    from latent_tokens.storage import provenance
-    from latent_tokens.tasks.text.tokenizer import read_tokenizer
 
     check_out(command.out)
     source = fetch_source(command.source)
     if is_ours(source):
         raise ValueError(f"source={command.source}: was written by latent-tokens. Use it without an import.")
-    if is_language_model(source):
-        return import_published(command, source)
-    if command.length is not None:
-        raise ValueError(f"length={command.length}: is for a directory of transformers. Leave it out.")
-    coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
-    net, imported = import_checkpoint(source, command.weights, command.method)
-    name = name_of(net.method)
-    count = sum(weight.numel() for weight in net.parameters())
-
-    # Write the model directory.
-    description: dict[str, Json] = {
-        "name": name,
-        "imported": origin_of(command, imported),
-        "fingerprint": fingerprint(net),
-        "made_with": provenance(),
-    }
-    task, beside = ({}, {}) if coder is None else text_of(net, coder, str(command.tokenizer))
-    save_pretrained(net, command.out, about={**description, **task}, beside=beside)
-
-    # Print a summary.
-    origin = "as requested" if command.method else "from its settings"
-    shape = f"{net.size.layers} layers of width {net.size.width}, {count / 1e6:.1f} M parameters"
-    print(
-        f"{name}, {origin}, {imported.kind} weights, {shape}, "
-        f"sequences of {net.max_length:,} over {net.vocab_size:,} tokens and MASK"
-    )
-    if imported.left_out:
-        more = " and more" if len(imported.left_out) > 3 else ""
-        line = f"ignored, not part of the network: {', '.join(imported.left_out[:3])}{more}"
-        print(line[:LONGEST_LINE])
-    if coder is None:
+    is_published = is_language_model(source)
+    for option in ("weights", "method") if is_published else ("length",):
+        value = getattr(command, option)
+        if value is not None:
+            kind = "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
+            raise ValueError(f"{option}={value}: is for {kind}. Leave it out.")
+    has_tokenizer = import_published(command, source) if is_published else import_training(command, source)
+    if not has_tokenizer:
         print(WITHOUT_TOKENIZER)
     print(command.out)
     return 0
 
 
-def import_published(command: Import, folder: Path) -> int:
-    """Convert a directory of a published layout. Print a summary of the model, and the directory.
+def import_training(command: Import, source: Path) -> bool:
+    """Convert a checkpoint of Eso-LM or MDLM. Return whether it has a tokenizer."""
+    from latent_tokens.checkpoints.directory import save_pretrained
+    from latent_tokens.checkpoints.files import fingerprint
+    from latent_tokens.checkpoints.published import import_checkpoint
+    from latent_tokens.core.method import name_of
+    from latent_tokens.storage import provenance
+    from latent_tokens.tasks.text.tokenizer import read_tokenizer
+
+    coder = None if command.tokenizer is None else read_tokenizer(command.tokenizer)
+    net, imported = import_checkpoint(source, command.weights, command.method)
+
+    # Write the model directory.
+    alpha = imported.settings.get("alpha_0")
+    is_known = isinstance(alpha, int | float) and 0 <= alpha <= 1
+    origin: dict[str, Json] = {
+        "source": Path(command.source).resolve().name,
+        "weights": imported.kind,
+        "alpha_0": alpha if is_known else None,
+    }
+    about: dict[str, Json] = {
+        "name": name_of(net.method),
+        "imported": origin,
+        "fingerprint": fingerprint(net),
+        "made_with": provenance(),
+    }
+    task, beside = text_of(net, coder, str(command.tokenizer))
+    save_pretrained(net, command.out, about={**about, **task}, beside=beside)
+
+    # Print a summary.
+    chosen = "as requested" if command.method else "from its settings"
+    count = sum(weight.numel() for weight in net.parameters())
+    print(
+        f"{name_of(net.method)}, {chosen}, {imported.kind} weights, {net.size.layers} layers of width "
+        f"{net.size.width}, {count / 1e6:.1f} M parameters, sequences of {net.max_length:,} over "
+        f"{net.vocab_size:,} tokens and MASK"
+    )
+    if imported.left_out:
+        more = " and more" if len(imported.left_out) > 3 else ""
+        print(f"ignored, not part of the network: {', '.join(imported.left_out[:3])}{more}"[:300])
+    return coder is not None
+
+
+def import_published(command: Import, folder: Path) -> bool:
+    """Convert a directory of a published layout. Return whether it has a tokenizer.
 
     Raises:
-        ValueError: the directory is not supported, or an option is not for it.
+        ValueError: the directory is not supported, or the length does not suit it.
     """
     from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
     from latent_tokens.checkpoints.layouts import copied_tokenizer
@@ -116,12 +134,8 @@ def import_published(command: Import, folder: Path) -> int:
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
 
-    # Check the options and the tokenizer before the weights are read.
+    # Check the layout and the tokenizer before the weights are read.
     check_installed(command.source)
-    for option in ("weights", "method"):
-        if getattr(command, option) is not None:
-            value = getattr(command, option)
-            raise ValueError(f"{option}={value}: is for Eso-LM and MDLM checkpoints. Leave it out.")
     config, layout = published_layout(folder)
     if layout is None:
         raise ValueError(
@@ -129,7 +143,14 @@ def import_published(command: Import, folder: Path) -> int:
             "In Python, open it with from_transformers and a mask_token."
         )
     tokenizer = command.tokenizer or str(folder / FILE)
-    coder = read_tokenizer(tokenizer) if command.tokenizer else tokenizer_of(folder)
+    coder = None
+    if command.tokenizer or (folder / FILE).is_file():
+        try:
+            coder = read_tokenizer(tokenizer)
+        except ValueError as error:
+            if command.tokenizer:
+                raise
+            print(f"the tokenizer is copied and not used: {error}")
 
     # Read the network, and set its number of positions and tokens.
     net = published_network(folder, config, layout, dtype=None)
@@ -140,7 +161,7 @@ def import_published(command: Import, folder: Path) -> int:
     net.max_length = length
     if coder is not None and coder.vocab_size <= net.vocab_size:  # embeddings may have unused rows
         net.vocab_size = coder.vocab_size
-    task, beside = ({}, {}) if coder is None else text_of(net, coder, tokenizer)
+    task, beside = text_of(net, coder, tokenizer)
 
     # Write the model directory, and print a summary.
     about: dict[str, Json] = {
@@ -155,49 +176,21 @@ def import_published(command: Import, folder: Path) -> int:
         f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {count / 1e6:.1f} M parameters, "
         f"sequences of {length:,} over {net.vocab_size:,} tokens, MASK is {net.mask_id:,}"
     )
-    if coder is None:
-        print(WITHOUT_TOKENIZER)
-    print(command.out)
-    return 0
-
-
-def tokenizer_of(folder: Path) -> Bytes | Learned | None:
-    """Return the tokenizer of a directory of transformers, or None if it has none that text tasks can use.
-
-    Print the reason if it is not used.
-    """
-    from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
-
-    if not (folder / FILE).is_file():
-        return None
-    try:
-        return read_tokenizer(str(folder / FILE))
-    except ValueError as error:
-        print(f"the tokenizer is copied and not used: {error}")
-        return None
-
-
-def origin_of(command: Import, imported: Checkpoint) -> dict[str, Json]:
-    """Return the origin of a model, as config.json records it."""
-    alpha = imported.settings.get("alpha_0")
-    known = isinstance(alpha, int | float) and 0 <= alpha <= 1
-    return {
-        "source": Path(command.source).resolve().name,
-        "weights": imported.kind,
-        "alpha_0": alpha if known else None,
-    }
+    return coder is not None
 
 
 def text_of(
-    net: Transformer | HuggingFaceDenoiser, coder: Bytes | Learned, name: str
+    net: Transformer | HuggingFaceDenoiser, coder: Bytes | Learned | None, name: str
 ) -> tuple[dict[str, Json], dict[str, bytes]]:
-    """Return the description of the text task and the tokenizer's files.
+    """Return the description of the text task and the tokenizer's files, both empty without a tokenizer.
 
     Raise ValueError if net and tokenizer do not have the same number of tokens.
     """
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.text.tokenizer import FILE, Learned
 
+    if coder is None:
+        return {}, {}
     if coder.vocab_size != net.vocab_size:
         raise ValueError(
             f"tokenizer={name}: has {coder.vocab_size:,} tokens, "
@@ -234,3 +227,38 @@ def fetch_source(source: str) -> Path:
             f"source={source}: is not a directory, "
             f"and cannot be fetched from the Hugging Face Hub ({first_line(error)})"
         ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(OwnMethod):
+    """Write a model directory to share, which transformers can also load.
+
+    Examples:
+        latent-tokens export runs/four models/four
+        latent-tokens export sudoku-6-scdm models/six --precision bf16
+    """
+
+    run: Run
+    """Model to export. A run directory, a bundled model, or a name on the Hugging Face Hub."""
+    out: Annotated[Path, arg(metavar="DIR")]
+    """Model directory to write. It must be missing or empty."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Floating-point format of the weights. bf16 halves the size of the file."""
+    license: str | None = None
+    """License that the model card names, as spelled on the Hugging Face Hub. By default it names
+    none."""
+
+
+def run_export(command: Export) -> int:
+    """Run `latent-tokens export`. Print the directory."""
+    import torch
+
+    from latent_tokens.checkpoints.directory import opened
+    from latent_tokens.sharing.hub import save_pretrained
+
+    check_out(command.out)
+    dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
+    net = opened(command.run, command.method, command.base)
+    save_pretrained(net, command.out, dtype=dtype, license=command.license)
+    print(command.out)
+    return 0

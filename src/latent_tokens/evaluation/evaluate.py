@@ -101,7 +101,7 @@ def evaluate_one(model: Path, task: str, config: EvalConfig) -> Row:
     return row
 
 
-Adjust = Callable[[Transformer, Task, Decoding], Decoding]
+Adjust = Callable[[Transformer, Any, Decoding], Decoding]
 
 
 def evaluate(

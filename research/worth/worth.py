@@ -15,11 +15,12 @@ from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.tasks.base import evenly
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
+from policies import adjacent, decaying, distant
 from tables import Cell, Line, lines_of, rows_of
 
-POLICIES = {"nearest": lt.nearest, "adjacent": lt.adjacent, "decaying": lt.decaying, "distant": lt.distant}
+POLICIES = {"nearest": lt.nearest, "adjacent": adjacent, "decaying": decaying, "distant": distant}
 NUMBERS = (0, 2, 8, 32)
 BLOCKS = (1, 4, 16, 64)
 MODELS = {

@@ -43,9 +43,6 @@ from .core.order import (
 )
 from .core.policies import (
     PolicyInput as PolicyInput,
-    adjacent as adjacent,
-    decaying as decaying,
-    distant as distant,
     influence as influence,
     nearest as nearest,
     random as random,

@@ -25,7 +25,7 @@ LoraTargets = Literal["attention", "all"]
 PositionName = Literal["both", "rotary", "learned"]
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
 OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
-PolicyName = Literal["nearest", "adjacent", "distant", "decaying", "random", "relevant"]
+PolicyName = Literal["nearest", "random", "relevant"]
 NumLatents = int | Literal["all"]
 NumCandidates = int | Literal["all", "growing"]
 ScaleName = Literal["smoke", "cpu", "paper"]
@@ -118,10 +118,8 @@ class SamplingConfig(Config):
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. Default: 1."""
     latent_policy: PolicyName | None = None
-    """Which masked tokens are latent tokens. nearest: the next ones of the order. adjacent,
-    distant: those whose positions are closest to the candidates, or farthest. decaying: drawn,
-    with a probability that falls with the distance. random: any. relevant: those with the highest
-    influence. Default: nearest."""
+    """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
+    relevant: those with the highest influence. Default: nearest."""
     temperature: float | None = None
     """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other
     tasks (docs/decisions.md, D-17, temperature)."""

@@ -53,7 +53,7 @@ class Likelihood(OwnMethod):
     nearest."""
     seed: int = 0
     """Random seed of the orders, which are the same for every number of latent tokens, and of the
-    latent policies decaying, random and relevant."""
+    latent policies random and relevant."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
     are labeled off-distribution."""

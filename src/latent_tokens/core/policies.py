@@ -1,8 +1,7 @@
 """Latent policies: which masked tokens of a step become its latent tokens, and in what order.
 
 A policy takes the step, and may take `draw`, which returns fresh noise as for an order. `nearest` follows the
-decoding order. `adjacent`, `distant` and `decaying` go by the positions in the sequence. `relevant` ranks by
-the influence of positions on each other, which `influence` measures.
+decoding order. `relevant` ranks by the influence of positions on each other, which `influence` measures.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch import Tensor
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import Draw, Noise, checked, first_order, noise_by_entry, shuffle
+from latent_tokens.core.order import Draw, Noise, checked, first_order, shuffle
 
 
 class PolicyInput(NamedTuple):
@@ -78,80 +77,6 @@ def random(step: PolicyInput, noise: Noise | Draw) -> Int[Tensor, "B L"]:
     """
     drawn = noise() if callable(noise) else noise
     return shuffle(step.order, step.start, drawn)
-
-
-def adjacent(step: PolicyInput) -> Int[Tensor, "B L"]:
-    """Return the order with those n masked tokens first whose positions are closest to a candidate's.
-
-    Of two at the same distance it takes the one that is next in the order.
-
-    Args:
-        step: the step, before its latent tokens are chosen.
-
-    Example:
-        >>> Decoding(latents=4, latent_policy=adjacent).latents
-        4
-    """
-    return take(step, -distance(step).double())
-
-
-def distant(step: PolicyInput) -> Int[Tensor, "B L"]:
-    """Return the order with those n masked tokens first whose positions are farthest from the candidates'.
-
-    Of two at the same distance it takes the one that is next in the order.
-
-    Args:
-        step: the step, before its latent tokens are chosen.
-
-    Example:
-        >>> Decoding(latents=4, latent_policy=distant).latents
-        4
-    """
-    return take(step, distance(step).double())
-
-
-def decaying(step: PolicyInput, noise: Noise | Draw) -> Int[Tensor, "B L"]:
-    """Return the order with n masked tokens first that are drawn by their distance to a candidate.
-
-    They are drawn without replacement, at distance d with a probability proportional to exp(-(d / n)^2 / 2).
-    So n is both the number of latent tokens and the width of the bell curve, whose shape is that of DPad
-    (Chen et al., 2025, arXiv:2508.14148).
-
-    Args:
-        step: the step, before its latent tokens are chosen.
-        noise: one number per masked token that is not a candidate, or a function that draws them.
-
-    Example:
-        >>> Decoding(latents=4, latent_policy=decaying).latents
-        4
-    """
-    drawn = noise() if callable(noise) else noise
-    index = torch.arange(step.order.shape[1], device=drawn.device) - step.start[:, None]
-    # The n largest log-probabilities with Gumbel noise are a draw without replacement.
-    by_entry = -(-noise_by_entry(drawn, index).log()).log()
-    by_position = torch.zeros_like(by_entry).scatter(1, step.order, by_entry)
-    width = step.latents.clamp(min=1)[:, None]
-    return take(step, by_position - (distance(step) / width) ** 2 / 2)
-
-
-def distance(step: PolicyInput) -> Int[Tensor, "A L"]:
-    """Return the number of positions from each position to the closest candidate."""
-    length = step.order.shape[1]
-    most = int(step.candidates.max())
-    # A row with fewer candidates repeats its last.
-    rank = torch.arange(most, device=step.order.device).minimum(step.candidates[:, None] - 1)
-    candidates = step.order.gather(1, step.num_clean[:, None] + rank)  # (A, K)
-    positions = torch.arange(length, device=step.order.device)
-    return (positions[:, None] - candidates[:, None, :]).abs().amin(-1)
-
-
-def take(step: PolicyInput, worth: Float[Tensor, "A L"]) -> Int[Tensor, "B L"]:
-    """Return the order with the n positions of highest worth as latent tokens, which keep their order."""
-    by_worth = worth_by_entry(step, worth).argsort(dim=1, descending=True, stable=True)
-    index = torch.arange(worth.shape[1], device=worth.device).expand_as(by_worth)
-    rank = torch.zeros_like(by_worth).scatter(1, by_worth, index)
-    is_not_chosen = rank >= (step.start + step.latents)[:, None]
-    return step.order.gather(1, is_not_chosen.int().argsort(dim=1, stable=True))
 
 
 def rank_by(worth: Worth, name: str) -> LatentPolicy:

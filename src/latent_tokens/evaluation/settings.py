@@ -16,7 +16,7 @@ from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
 from latent_tokens.core.decoding import Count, Decoding, candidates_of, growing, is_off_distribution
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
-from latent_tokens.core.policies import LatentPolicy, adjacent, decaying, distant, nearest, random
+from latent_tokens.core.policies import LatentPolicy, nearest, random
 from latent_tokens.core.selection import FixedCount
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
@@ -27,9 +27,6 @@ CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "e
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 POLICIES: dict[str, LatentPolicy] = {
     "nearest": nearest,
-    "adjacent": adjacent,
-    "distant": distant,
-    "decaying": decaying,
     "random": random,
 }
 

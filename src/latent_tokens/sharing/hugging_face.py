@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -73,7 +73,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     @classmethod
     def from_pretrained(  # type: ignore[override]
         cls, pretrained_model_name_or_path: str | Path, *model_args: Any, **kwargs: Any
-    ) -> Any:
+    ) -> Self:
         """Return the model of a directory, a bundled model or a model on the hub, by default in float32.
 
         Raises:
@@ -103,7 +103,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             check_fingerprint(model.net, getattr(model.config, "fingerprint", None), folder, tolerance)
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
-        return (model, loading_info) if with_loading_info else model
+        return cast(Self, (model, loading_info) if with_loading_info else model)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from jaxtyping import Int
@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from latent_tokens.checks import check_int
 from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
-from latent_tokens.core.denoiser import Denoiser, unwrap
+from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
 from latent_tokens.core.order import is_left_to_right
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import Continuation, LikelihoodSettings, orders_of, padded, suffix_of
-from latent_tokens.network.check import eval_mode
 from latent_tokens.network.fast import generate
 from latent_tokens.sharing.text_model import Pair, TextModel, open_model, score_pairs
 from latent_tokens.storage import Json
@@ -151,7 +150,7 @@ def continue_contexts(
     num_new = settings.max_tokens
     fitted = [model.fitted(context, num_new + model.feeds_first) for context in contexts]
     texts: dict[int, str] = {}
-    for first, indices in model.by_first(fitted).items():
+    for net, indices in model.by_first(fitted):
         # Arrange the contexts, each with its masked tokens.
         masked = [0] * num_new
         rows = [Continuation(fitted[index][model.feeds_first :], masked, numbers[index]) for index in indices]
@@ -168,20 +167,10 @@ def continue_contexts(
             return True
 
         # Decode them.
-        net = model.fed_with(first)
         stream = torch.tensor([row.number for row in rows], device=model.device)
-        with eval_mode(cast(Denoiser, net)):
-            generated = generate(
-                net,
-                model.method,
-                tokens,
-                known,
-                decoding,
-                seed,
-                rows=stream,
-                lengths=lengths,
-                stop=is_finished,
-            )
+        generated = generate(
+            net, model.method, tokens, known, decoding, seed, rows=stream, lengths=lengths, stop=is_finished
+        )
         for index, start, line in zip(indices, num_known.tolist(), generated.tokens.tolist(), strict=True):
             ids, _ = decoded(model, line[start : start + num_new])
             texts[index] = before_stop(model.codec.decode(ids), settings.until)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -132,20 +132,22 @@ class TextModel:
         rest = context[1:] if context[:1] == [start] else context
         return [start, *rest[max(0, len(rest) + 1 - room) :]]
 
-    def fed_with(self, first: int | None) -> nn.Module:
-        """Return the network, its first slot receiving a token instead of BOS. It shares the weights."""
-        if first is None:
-            return self.net
-        fed = copy(cast(HuggingFaceDenoiser, unwrap(self.net)))
-        fed.bos_id = first
-        return fed
+    def by_first(self, contexts: Iterable[Sequence[int]]) -> Iterator[tuple[nn.Module, list[int]]]:
+        """Yield the network in eval mode for some contexts, with their indices.
 
-    def by_first(self, contexts: Iterable[Sequence[int]]) -> dict[int | None, list[int]]:
-        """Return the indices of contexts by the token that is fed first, None if there is none."""
+        Contexts of one network have the same first token, if it is fed in place of BOS. Weights are shared.
+        """
         groups: dict[int | None, list[int]] = defaultdict(list)
         for index, context in enumerate(contexts):
             groups[context[0] if self.feeds_first else None].append(index)
-        return groups
+        for first, indices in groups.items():
+            net = self.net
+            if first is not None:
+                fed = copy(cast(HuggingFaceDenoiser, unwrap(net)))
+                fed.bos_id = first
+                net = fed
+            with eval_mode(cast(Denoiser, net)):
+                yield net, indices
 
 
 def score_pairs(
@@ -161,22 +163,20 @@ def score_pairs(
     """
     contexts = [model.fitted(context, len(tokens)) for context, tokens in pairs]
     scores: dict[int, ContinuationScore] = {}
-    for first, indices in model.by_first(contexts).items():
+    for net, indices in model.by_first(contexts):
         continuations = [
             Continuation(contexts[index][model.feeds_first :], pairs[index][1], index) for index in indices
         ]
-        net = model.fed_with(first)
-        with eval_mode(cast(Denoiser, net)):
-            group = score_continuations(
-                net,
-                model.method,
-                continuations,
-                settings,
-                max_length=model.max_length,
-                device=model.device,
-                batch_size=batch_size,
-                report=report,
-            )
+        group = score_continuations(
+            net,
+            model.method,
+            continuations,
+            settings,
+            max_length=model.max_length,
+            device=model.device,
+            batch_size=batch_size,
+            report=report,
+        )
         scores |= zip(indices, group, strict=True)
     return [scores[index] for index in range(len(pairs))]
 

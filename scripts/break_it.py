@@ -3,7 +3,6 @@
 Every breakage must fail a test.
 
     python scripts/break_it.py                    # the fast tests, stopped at the first failure
-    python scripts/break_it.py --all-tests        # every test, for the breakages that the fast tests miss
     python scripts/break_it.py --only 3 17        # some breakages, by number
 
 Outcomes are saved in runs/breakages.jsonl, so the same command resumes. Exit code 1 if a breakage is missed.
@@ -53,24 +52,18 @@ def copy_repository():
     (COPY / ".venv").symlink_to((ROOT / ".venv").resolve())
 
 
-def outcome(path, old, new, all_tests):
-    """Return whether the tests fail in the copy with this breakage, and the first that fails.
+def outcome(path, old, new):
+    """Return whether the fast tests fail in the copy with this breakage, and the first that fails.
 
     The files of tests that name the broken module run first, because they are most likely to fail.
     """
     broken, original = COPY / SOURCE / path, ROOT / SOURCE / path
     broken.write_text(original.read_text().replace(old, new))
     begun = time.perf_counter()
-    failed = failing(files_about(path), all_tests) or failing([], all_tests)
+    failed = failing(files_about(path)) or failing([])
     shutil.copy2(original, broken)
-    return {
-        "path": path,
-        "new": new,
-        "all_tests": all_tests,
-        "caught": failed is not None,
-        "by": failed,
-        "seconds": round(time.perf_counter() - begun),
-    }
+    seconds = round(time.perf_counter() - begun)
+    return {"path": path, "new": new, "caught": failed is not None, "by": failed, "seconds": seconds}
 
 
 def files_about(path):
@@ -80,11 +73,11 @@ def files_about(path):
     return [str(test) for test in tests if re.search(rf"\b{re.escape(module)}\b", test.read_text())]
 
 
-def failing(files, all_tests):
-    """Return the first test that fails, or None. Every file is tested if none is named."""
-    chosen = [] if all_tests else ["-m", "not slow"]
+def failing(files):
+    """Return the first fast test that fails, or None. Every file is tested if none is named."""
+    options = ["-x", "-n", "2", "--dist", "loadfile", *IGNORED, "-m", "not slow"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-n", "2", "--dist", "loadfile", *IGNORED, *chosen, *files],
+        [sys.executable, "-m", "pytest", *options, *files],
         cwd=COPY,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")},
         capture_output=True,
@@ -99,35 +92,24 @@ def failing(files, all_tests):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--all-tests", action="store_true", help="every test, for the breakages that the fast tests miss"
-    )
     parser.add_argument("--only", type=int, nargs="+", help="numbers of breakages, from 0")
     arguments = parser.parse_args()
-
     listed = breakages()
     copy_repository()
     lines = OUTCOMES.read_text().splitlines() if OUTCOMES.is_file() else []
-    rows = {(row["path"], row["new"], row["all_tests"]): row for row in map(json.loads, lines)}
-
-    def caught(path, new, all_tests):
-        return rows.get((path, new, all_tests), {"caught": False})["caught"]
-
+    rows = {(row["path"], row["new"]): row for row in map(json.loads, lines)}
     for number in arguments.only or range(len(listed)):
         path, old, new = listed[number]
-        if (path, new, arguments.all_tests) in rows or (arguments.all_tests and caught(path, new, False)):
+        if (path, new) in rows:
             continue
-        row = outcome(path, old, new, arguments.all_tests)
-        rows[path, new, arguments.all_tests] = row
+        row = rows[path, new] = outcome(path, old, new)
         with OUTCOMES.open("a") as file:
             file.write(json.dumps(row) + "\n")
         verdict = f"caught by {row['by']}" if row["caught"] else "MISSED"
         print(f"{number}: {path}: {new}: {verdict}, {row['seconds']} s", flush=True)
-
-    by_fast = sum(caught(path, new, False) for path, _, new in listed)
-    by_every = sum(caught(path, new, True) for path, _, new in listed)
-    print(f"{len(listed)} breakages: {by_fast} caught by the fast tests, {by_every} by the others alone")
-    return 0 if by_fast + by_every == len(listed) else 1
+    num_caught = sum(rows.get((path, new), {"caught": False})["caught"] for path, _, new in listed)
+    print(f"{num_caught} of {len(listed)} breakages are caught")
+    return 0 if num_caught == len(listed) else 1
 
 
 if __name__ == "__main__":

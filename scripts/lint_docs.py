@@ -28,7 +28,6 @@ PAGES = sorted(path for kind in KINDS for path in ROOT.glob(kind))
 FOLDERS = ("src", "tests", "examples", "scripts", "research", "space")
 ENDINGS = (".py", ".ipynb", ".js", ".html")
 SOURCES = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.*") if path.suffix in ENDINGS)
-NUM_DECISIONS = 43
 LONGEST_SENTENCE = 35  # words
 LONGEST_ON_AVERAGE = 25
 WIDEST_LINE = 110  # columns
@@ -208,24 +207,6 @@ def decisions_named(text: str, titles: dict[str, str], is_page: bool) -> Iterato
         yield "1: a decision by number alone"
 
 
-def decision_headings(page: str) -> Iterator[str]:
-    """Yield what is wrong with the headings of the page of decisions."""
-    titles = re.findall(r"^### D-(\d+) (.+)$", page, re.M)
-    if sorted(int(number) for number, _ in titles) != list(range(1, NUM_DECISIONS + 1)):
-        yield f"1: must number its headings to {NUM_DECISIONS}, each once"
-    for number, title in titles:
-        if f"d-{number}" not in anchors(page):
-            yield f"1: D-{number} has no anchor d-{number}"
-        if len(title.split()) > 6:
-            yield f"1: D-{number} has a title of more than 6 words"
-
-
-def contents(page: str, names: list[str]) -> Iterator[str]:
-    """Yield the pages that the contents leave out or invent."""
-    named = re.findall(r"^(?!:)(\S+)$", "".join(re.findall(r"```\{toctree\}\n(.*?)```", page, re.S)), re.M)
-    yield from (f"1: the contents and the pages differ in {name}" for name in sorted({*named} ^ {*names}))
-
-
 def reference(page: str, names: list[str]) -> Iterator[str]:
     """Yield the public names that the reference does not have once."""
     listed = re.findall(r"^\.\. (?:autoclass|autofunction|data):: (\w+)$", page, re.M)
@@ -234,11 +215,6 @@ def reference(page: str, names: list[str]) -> Iterator[str]:
     yield from (
         f"1: {name} has no docstring" for name in names if not getattr(latent_tokens, name, "").__doc__
     )
-
-
-def figures_shown(pages: str, figures: list[str]) -> Iterator[str]:
-    """Yield the figures that are on no page."""
-    yield from (f"1: {name} is on no page" for name in figures if name not in pages)
 
 
 def promises(page: str, root: Path) -> Iterator[str]:
@@ -352,16 +328,8 @@ def problems() -> Iterator[str]:
     for path in (*PAGES, *SOURCES):
         yield from of(path, decisions_named, titles, path.suffix == ".md")
 
-    outside = [f"../{name}" for name in ("CONTRIBUTING", "CODE_OF_CONDUCT", "CHANGELOG", "SECURITY")]
-    pages = [path.stem for path in DOCS.glob("*.md") if path.stem != "index"]
-    figures = sorted(f"figures/{path.name}" for path in (DOCS / "figures").iterdir())
-    yield from of(DOCS / "decisions.md", decision_headings)
-    yield from of(DOCS / "index.md", contents, [*pages, *outside])
     yield from of(DOCS / "reference.md", reference, latent_tokens.__all__)
     yield from of(ROOT / "SECURITY.md", promises, ROOT)
-    every_page = "".join(path.read_text() for path in DOCS.glob("*.md"))
-    yield from (f"docs:{line}" for line in figures_shown(every_page, figures))
-
     for name, text in help_texts().items():
         yield from (f"help of {name}: {breach}" for breach in breaches(text, PHRASES))
     for path in sorted((ROOT / "src").rglob("*.py")):

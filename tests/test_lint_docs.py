@@ -13,7 +13,6 @@ import lint_docs
 D7, D8 = (f"D-{number}" for number in (7, 8))  # in parts, since the script reads this file too
 TITLES = {D7: "Optimizer settings"}
 DECISION = f"See [{D7}, optimizer settings](decisions.md#d-7-optimizer-settings)."
-HEADINGS = "".join(f'<a id="d-{n}"></a>\n### D-{n} A title\n' for n in range(1, lint_docs.NUM_DECISIONS + 1))
 GOOD = "# Files\n\nTrain a model; it\nis `x; y`.\n".replace(";", ",")
 
 
@@ -60,17 +59,8 @@ PLANTED = {
     "no decision": (lint_docs.decisions_named, (f"See {D8}, x.", TITLES, False), "(no such decision)"),
     "no link": (lint_docs.decisions_named, (f"{D7}, optimizer settings", TITLES, True), "not a link"),
     "a number alone": (lint_docs.decisions_named, ("See decision " + "7.", TITLES, False), "by number alone"),
-    "a decision too few": (lint_docs.decision_headings, (HEADINGS[30:],), "must number its headings"),
-    "no anchor": (lint_docs.decision_headings, (HEADINGS.replace("d-3", "d3"),), "no anchor d-3"),
-    "a long title": (
-        lint_docs.decision_headings,
-        (HEADINGS.replace("A", "a b c d e f"),),
-        "more than 6 words",
-    ),
-    "a page left out": (lint_docs.contents, ("```{toctree}\na\n```", ["a", "b"]), "differ in b"),
     "a name left out": (lint_docs.reference, ("", ["Method"]), "lists Method 0 times"),
     "a name too many": (lint_docs.reference, (".. data:: Old", []), "lists Old, which is not public"),
-    "a figure": (lint_docs.figures_shown, ("", ["figures/a.svg"]), "figures/a.svg is on no page"),
     "a promise": (lint_docs.promises, ("| It is safe | |", ROOT), "1: names no test"),
     "a test": (lint_docs.promises, ("| x | `tests/test_cli.py::test_no` |", ROOT), "test_no does not exist"),
     "words of an error": (lint_docs.errors_raised, ('raise ValueError(f"{x}: it says")',), "1: 'says'"),
@@ -96,7 +86,6 @@ def test_lint_finds_nothing_in_good_text():
         (lint_docs.files_linked, ("[x](README.md#a) [y](http://nowhere)", ROOT)),
         (lint_docs.headings_linked, ("# Some files\n[x](#some-files)", ROOT)),
         (lint_docs.decisions_named, (DECISION, TITLES, True)),
-        (lint_docs.decision_headings, (HEADINGS,)),
         (lint_docs.errors_raised, ('raise ValueError(f"{x}: is one. Use 2.")',)),
         (lint_docs.docstring_of, (lint_docs.public()["generate"],)),
     )

@@ -83,9 +83,11 @@ def test_gone_fingerprints_need_a_key_of_version_0_2(monkeypatch, tmp_path):
     monkeypatch.setattr(fingerprints, "GONE", tmp_path / "gone.txt")
     frozen = json.loads(fingerprints.FROZEN.read_text())
     changed = {**frozen, "new": 1, "examples": {**frozen["examples"], "zebra, padding none": "0"}}
-    changed["reproduce"] = {"recipes": frozen["reproduce"]["recipes"], "rows whose recipe is found": 1018}
+    del changed["reproduce"], changed["files of version 0.1"]
+    changed["likelihoods"] = {**frozen["likelihoods"], "influence, mdm": "0"}
+    gone = "reproduce | in other files\nfiles of version 0.1 | converted\n"
     for text, count in (("", 2), ("examples | other clues\n", 1), ("examples / z | no such key\n", 3)):
-        fingerprints.GONE.write_text(text)
+        fingerprints.GONE.write_text(gone + text)
         assert len(fingerprints.differences_from_frozen(changed)) == count
 
 

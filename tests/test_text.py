@@ -141,8 +141,8 @@ def test_lines_of_json_and_one_long_text(tmp_path):
 BAD = {
     "no utf-8": ("a.txt", b"fine\nnot \xff fine", [], r"a.txt: not UTF-8 \(invalid start byte\). Convert it"),
     "no json": ("a.jsonl", b'{"text": "a"}\nnope\n', [], "line 2: not JSON"),
-    "columns": ("a.CSV", b"text,label\nhello,1\n", [], "a.CSV: columns are read from a .jsonl only"),
-    "tabs": ("a.tsv", b"text\tlabel\nhello\t1\n", [], "rename the file to .txt"),
+    "columns": ("a.CSV", b"text,label\nhello,1\n", [], "a.CSV: text is read from a file without columns"),
+    "tabs": ("a.tsv", b"text\tlabel\nhello\t1\n", [], "a.tsv: text is read from a file without columns"),
     "empty": ("a.txt", b"  \n", [], "no text: the source has no document"),
     "too short": ("a.txt", b"short", [], "not enough text for one sequence of 256 tokens"),
     "of puzzles": ("a.txt", b"text", ["--clues", "30"], "--clues 30: text has no such setting"),
@@ -353,7 +353,7 @@ MISTAKES = {
     ),
     "data text --source README.md --field text": "--field text: README.md has no fields. Leave it out",
     "data text --source {run}/tokenizer.json --field text": (
-        "tokenizer.json: columns are read from a .jsonl only. Write each text as a line"
+        "tokenizer.json: text is read from a file without columns"
     ),
     "data text --source {run} --skip-bad": "--skip-bad: text has no such setting",
     "data text --source {run}/none": (

@@ -37,7 +37,7 @@ BATCH = 16  # documents tokenized at a time
 MAX_HELD_OUT = 1_024  # default number of sequences for validation and for the test, at most
 
 SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a directory that are read
-TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns or fields
+TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns
 HUB = "hub:"  # prefix of a source on the Hugging Face Hub
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a directory that `datasets` saved
 OF_PUZZLES = (
@@ -98,25 +98,16 @@ def make_text(config: DataConfig, report: Report) -> Path:
 
 
 def check_text_config(config: DataConfig) -> None:
-    """Raise ValueError if a config has a setting that its text does not have, or no file."""
+    """Raise ValueError if a config has a setting that text does not have, or a file that it cannot be of."""
     source = Path(str(config.source))
-    fields = source.suffix.lower() in TABLES and source.is_file()
-    typed = [name for name in OF_PUZZLES if getattr(config, name)]
-    if typed:
-        problem = f"{typed[0]}={in_message(getattr(config, typed[0]))}: text has no such setting"
-        fix = "Use source, field, tokenizer, length and num_*."
-    elif not config.from_file:
-        problem = f"source={config.source}: text is read from a file"
-        fix = "Name a text file, a directory of them, or a .jsonl."
-    elif fields:
-        problem = f"source={source}: columns are read from a .jsonl only"
-        fix = 'Write each text as a line {"text": ...} of a .jsonl, or rename the file to .txt.'
-    elif config.field is not None and not has_fields(source):
-        problem = f"field={config.field}: {source} has no fields"
-        fix = "Leave it out, or name a .jsonl or a data set of the library datasets."
-    else:
-        return
-    raise ValueError(f"{problem}. {fix}")
+    for name in OF_PUZZLES:
+        if getattr(config, name):
+            raise ValueError(f"{name}={in_message(getattr(config, name))}: text has no such setting")
+    if not config.from_file or source.suffix.lower() in TABLES:
+        fix = 'Name a text file, a directory of them, or a .jsonl of lines like {"text": ...}.'
+        raise ValueError(f"source={config.source}: text is read from a file without columns. {fix}")
+    if config.field is not None and not has_fields(source):
+        raise ValueError(f"field={config.field}: {source} has no fields. Leave it out.")
 
 
 def write_tokenizer(name: str, read: Callable[[], Iterator[str]], folder: Path) -> str:

@@ -152,10 +152,9 @@ def zebra_line(task: ZebraTask, text: str) -> Examples:
     return zebra(task, content["clues"], content["solution"])
 
 
-def zebra(task: ZebraTask, words: list[str], table: Any) -> Examples:
-    """Return an example of clue tokens and a table, in lists or an array, whose first row numbers houses."""
-    rows = table.array.tolist() if isinstance(table, PlainArray) else table
-    numbered, *answer = [[index(value) for value in row] for row in rows]
+def zebra(task: ZebraTask, words: list[str], table: list[list[int]]) -> Examples:
+    """Return an example of clue tokens and a table, whose first row numbers the houses."""
+    numbered, *answer = [[index(value) for value in row] for row in table]
     if numbered != list(range(len(numbered))):
         raise ValueError(f"the first row of its table is {numbered}: it must number the houses from 0")
     return task.example(words, len(numbered), answer)
@@ -167,63 +166,40 @@ def countdown_line(task: Countdown, text: str) -> Examples:
     return task.example(content["input"], content["output"])
 
 
-class PlainType:
-    """Stands in for numpy.dtype, of numbers or text. With that of objects a file could forge pointers."""
-
-    def __init__(self, code: str, *_: object) -> None:
-        self.dtype = np.dtype(code)
-        if self.dtype.kind not in "biufUS":
-            raise pickle.UnpicklingError(f"an array of {code!r}, which is neither numbers nor text")
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        if state[1] in ("<", ">"):
-            self.dtype = self.dtype.newbyteorder(state[1])
-
-
-class PlainArray:
-    """Stands in for numpy.ndarray, with its array."""
-
-    array: NDArray[Any] = np.empty(0)
+class Ignored:
+    """Stands in for arrays and their types, such as the order of a record, which is not read."""
 
     def __init__(self, *_: object) -> None:
         pass
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, kind, is_fortran, raw = state
-        self.array = np.frombuffer(raw, kind.dtype).reshape(shape, order="F" if is_fortran else "C")
-
-
-def from_buffer(raw: bytes, kind: PlainType, shape: tuple[int, ...], order: str) -> PlainArray:
-    """Return an array as protocol 5 writes it."""
-    array = PlainArray()
-    array.__setstate__((1, shape, kind, order == "F", raw))
-    return array
+    def __setstate__(self, state: object) -> None:
+        pass
 
 
 ALLOWED: dict[str, Callable[..., Any]] = {
-    "numpy.dtype": PlainType,
-    "numpy.ndarray": PlainArray,
-    "numpy._core.multiarray._reconstruct": PlainArray,
-    "numpy._core.multiarray.scalar": lambda kind, raw: np.frombuffer(raw, kind.dtype)[0].item(),
-    "numpy._core.numeric._frombuffer": from_buffer,
+    "numpy.dtype": Ignored,
+    "numpy.ndarray": Ignored,
+    "numpy._core.multiarray._reconstruct": Ignored,
+    "numpy._core.multiarray.scalar": lambda kind, raw: int.from_bytes(raw, "little", signed=True),
+    "numpy._core.numeric._frombuffer": Ignored,
     "_codecs.encode": lambda text, _: text.encode("latin-1"),
-    "__builtin__.bytes": lambda: b"",
+    "__builtin__.bytes": bytes,
 }
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """An unpickler of plain values. A name that arrays need leads to this file, any other is refused."""
+    """An unpickler of lists, numbers and text. A name that arrays need is harmless, any other refused."""
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         full_name = f"{module.replace('numpy.core', 'numpy._core')}.{name}"
         if full_name not in ALLOWED:
-            problem = "and only numbers, strings, lists and numpy arrays are read"
+            problem = "and only lists, numbers and strings are read"
             raise pickle.UnpicklingError(f"it names {full_name[:160]}, {problem}")
         return ALLOWED[full_name]
 
 
 def read_plain_pickle(path: Path) -> list[Any]:
-    """Return the list of plain values in a pickle, arrays as `PlainArray`. Nothing is executed.
+    """Return the list of plain values in a pickle, arrays as `Ignored`. Nothing is executed.
 
     Raises:
         ValueError: The file is corrupt, or has other values.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +16,6 @@ from latent_tokens.tasks.zebra.clues import ATTRIBUTE, BOS, CLUE_END, DIGIT, LHS
 from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, letter
 
 SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be exchanged
-KINDS = np.array([IDS[kind] for kind in ARITY])
-ARITIES = np.array(list(ARITY.values()))
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,27 @@ class CompactZebra:
         numbers = range(len(self.operands))
         return [(kind, named) for kind, n in ARITY.items() for named in product(numbers, repeat=n)]
 
+    @cached_property
+    def words(self) -> list[bytes]:
+        """The tokens of each clue in `Zebra`, KIND LHS operand RHS operands, without CLUE_END."""
+        operands = [
+            bytes([ATTRIBUTE, DIGIT + attribute, DIGIT + value])
+            for attribute, value in product(range(self.num_attributes), self.answer_tokens)
+        ]
+        operands += [bytes([POSITION, DIGIT, DIGIT + house]) for house in self.answer_tokens]
+        return [
+            bytes([IDS[kind], LHS])
+            + operands[named[0]]
+            + bytes([RHS])
+            + b"".join(operands[number] for number in named[1:])
+            for kind, named in self.clues
+        ]
+
+    @cached_property
+    def numbers(self) -> dict[bytes, int]:
+        """The number of each clue, by its tokens in `Zebra`."""
+        return {words: number for number, words in enumerate(self.words)}
+
     @property
     def vocab_size(self) -> int:
         """The number of tokens without MASK."""
@@ -139,16 +157,39 @@ class CompactZebra:
 
     def _compact(self, puzzles: Examples) -> Examples:
         """Return puzzles of `Zebra` in this encoding, without those that have too many clues."""
+        houses = self.num_houses
+        start = self.max_clues + 1
         fits = (puzzles.tokens == CLUE_END).sum(1) <= self.max_clues
         puzzles = puzzles.take(fits)
         tokens = np.zeros((len(puzzles), self.length), smallest_type(self.vocab_size - 1))
-        write_compact(tokens, puzzles.tokens, self.num_houses, self.num_attributes, KINDS, ARITIES)
-        return Examples.of(tokens, self.max_clues + 1)
+        for row, puzzle in zip(tokens, puzzles.tokens, strict=True):
+            # The clues, behind pads.
+            *clues, rest = puzzle.tobytes()[1:].split(bytes([CLUE_END]))
+            pads = [houses + 1] * (self.max_clues - len(clues))
+            row[:start] = [*pads, *(houses + 2 + self.numbers[clue] for clue in clues), houses]
+
+            # The house of each value, from the table with the value of each house. A prompt has none.
+            for cell, token in enumerate(rest[houses + 1 :][: self.num_cells]):
+                value = token - DIGIT
+                if 0 <= value < houses:
+                    row[start + houses * (cell // houses) + value] = cell % houses
+        return Examples.of(tokens, start)
 
     def expand(self, tokens: Tokens) -> Tokens:
         """Return sequences (N, L) as `Zebra` has them. A cell whose house no value has is PAD."""
+        houses = self.num_houses
+        start = self.max_clues + 1
         puzzles = np.full((len(tokens), self.zebra.length), PAD, np.uint8)
-        write_expanded(puzzles, tokens, self.num_houses, self.num_attributes, KINDS, ARITIES)
+        row_of_houses = bytes([DIGIT + house for house in range(houses)])
+        for puzzle, row in zip(puzzles, tokens.tolist(), strict=True):
+            clues = [self.words[token - houses - 2] for token in row[: start - 1] if token > houses + 1]
+            table = bytearray(self.num_cells)
+            for cell, house in enumerate(row[start:]):
+                if house < houses:
+                    table[houses * (cell // houses) + house] = DIGIT + cell % houses
+            prompt = b"".join([bytes([BOS]), *(clue + bytes([CLUE_END]) for clue in clues), row_of_houses])
+            content = prompt + bytes([SEP]) + table
+            puzzle[: len(content)] = np.frombuffer(content, np.uint8)
         return puzzles
 
     def keys(self, examples: Examples) -> Keys:
@@ -175,91 +216,3 @@ class CompactZebra:
         """Score samples, as `Zebra.score`: by tables, with the value of each house."""
         expanded = None if truth is None else Examples.of(self.expand(truth.tokens), 0)
         return self.zebra.score(self.expand(as_array(tokens)), expanded)
-
-
-@numba.njit(cache=True)
-def write_compact(tokens, puzzles, houses, attributes, kinds, arities):  # type: ignore[no-untyped-def]
-    """Write puzzles of `Zebra` (N, M) as tokens (N, L). None may have more clues than there is room for.
-
-    `kinds` and `arities` are the clue kinds and their numbers of operands, in the order of the tokens.
-    """
-    num_operands = houses * (attributes + 1)
-    sep = houses
-    cells = houses * attributes
-    start = tokens.shape[1] - cells
-    for line in range(len(tokens)):
-        row = puzzles[line]
-
-        # Read the clues, KIND LHS operand RHS operands CLUE_END, whose operands have three tokens each.
-        count = 0
-        at = 1
-        while row[at + 1] == LHS:
-            token = houses + 2
-            kind = 0
-            while kinds[kind] != row[at]:
-                token += num_operands ** arities[kind]
-                kind += 1
-            number = 0
-            for i in range(arities[kind]):
-                place = at + 2 + 3 * i + (i > 0)
-                attribute = attributes if row[place] == POSITION else row[place + 1] - DIGIT
-                number = number * num_operands + houses * attribute + row[place + 2] - DIGIT
-            tokens[line, count] = token + number
-            at += 4 + 3 * arities[kind]
-            count += 1
-
-        # Move them to the end of their field, behind pads.
-        for i in range(count):
-            tokens[line, start - 2 - i] = tokens[line, count - 1 - i]
-        tokens[line, : start - 1 - count] = sep + 1
-        tokens[line, start - 1] = sep
-
-        # Invert the answer, which follows the row of houses and SEP.
-        at += houses + 1
-        for cell in range(cells):
-            value = row[at + cell] - DIGIT
-            if 0 <= value < houses:  # a prompt has no answer
-                tokens[line, start + houses * (cell // houses) + value] = cell % houses
-
-
-@numba.njit(cache=True)
-def write_expanded(puzzles, tokens, houses, attributes, kinds, arities):  # type: ignore[no-untyped-def]
-    """Write the puzzles (N, M) of tokens (N, L): the inverse of `write_compact`."""
-    num_operands = houses * (attributes + 1)
-    cells = houses * attributes
-    start = tokens.shape[1] - cells
-    for line in range(len(tokens)):
-        row = puzzles[line]
-        row[0] = BOS
-        at = 1
-
-        # Write the clues.
-        for token in tokens[line, : start - 1]:
-            number = np.int64(token) - houses - 2
-            if number < 0:
-                continue
-            kind = 0
-            while number >= num_operands ** arities[kind]:
-                number -= num_operands ** arities[kind]
-                kind += 1
-            row[at], row[at + 1] = kinds[kind], LHS
-            for i in range(arities[kind] - 1, -1, -1):
-                place = at + 2 + 3 * i + (i > 0)
-                attribute, value = divmod(number % num_operands, houses)
-                row[place] = POSITION if attribute == attributes else ATTRIBUTE
-                row[place + 1] = DIGIT if attribute == attributes else DIGIT + attribute
-                row[place + 2] = DIGIT + value
-                number //= num_operands
-            row[at + 5] = RHS
-            at += 4 + 3 * arities[kind]
-            row[at - 1] = CLUE_END
-
-        # Write the houses, and the table with the value of each house.
-        for house in range(houses):
-            row[at + house] = DIGIT + house
-        at += houses
-        row[at] = SEP
-        for cell in range(cells):
-            house = tokens[line, start + cell]
-            if house < houses:
-                row[at + 1 + houses * (cell // houses) + house] = DIGIT + cell % houses

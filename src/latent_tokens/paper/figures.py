@@ -20,7 +20,7 @@ from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.run import held_out, nats_above
 from latent_tokens.paper.scales import Latents
-from latent_tokens.paper.tables import Line, differ_in_candidates, stand_in, without_latents
+from latent_tokens.paper.tables import Line, differ_in_candidates, local_task, without_latents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -251,7 +251,7 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         curves(axes, of_panel)
         axes.set_title(title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    if len({stand_in(line) for line in shown}) == 1:
+    if len({local_task(line) for line in shown}) == 1:
         share_limits(sheet.axes)
     caption = f"{', '.join([*measurement(shown), *intervals_note(shown)])}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
@@ -295,7 +295,7 @@ def candidates_in(lines: Sequence[Line]) -> str:
 
 def panel_title(line: Line) -> str:
     """Return the title of the panel of a line. A k of its own has a panel of its own."""
-    task = stand_in(line)
+    task = local_task(line)
     return task if line.cell.k is None else f"{task}, {ORDER_NAMES[line.cell.order]}"
 
 

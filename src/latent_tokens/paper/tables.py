@@ -160,7 +160,7 @@ def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
     ]
 
 
-def stand_in(line: Line) -> str:
+def local_task(line: Line) -> str:
     """Return the task that replaces the cell's task at this scale."""
     task = line.recipes[0].data.task
     return task if line.cell.problems is None else f"{task}, infilling puzzles"
@@ -212,7 +212,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
     cell = line.cell
     number = printed(cell)
     setting = (
-        stand_in(line),
+        local_task(line),
         cell.method,
         ORDER_NAMES[cell.order],
         line.candidates,

@@ -16,7 +16,7 @@ from latent_tokens.paper.experiments import EXPERIMENTS, Cell, Claim
 from latent_tokens.paper.recipes import Recipe, of_cells
 from latent_tokens.paper.run import check_together
 from latent_tokens.paper.scales import BOARDS_9, SCALES, Scale
-from latent_tokens.paper.tables import ENOUGH, Interval, Line, interval_over_seeds, lines, local_task
+from latent_tokens.paper.tables import ENOUGH, Line, interval_over_seeds, lines, local_task
 
 WITH_SIDM = ("sudoku-puzzle", "zebra", "countdown")  # the tasks of Tables 1 and 4
 

@@ -109,18 +109,22 @@ def first_difference(
     return min(differing, default=None)
 
 
+def check_equal_shapes(stored: Mapping[str, tuple[int, ...]], net: nn.Module, weights: Path) -> None:
+    """Raise ValueError with the first weight of a file whose shape is not that of the network."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if (name := first_difference(stored, shapes)) is not None:
+        sizes = f"{stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} in {type(net).__name__}"
+        problem = f"corrupt, or of another network ({name[:80]} is {sizes})"
+        raise ValueError(f"{weights}: {problem}. Use its network, or save the model again.")
+
+
 def load_weights(net: nn.Module, weights: Path) -> None:
     """Load the weights of a .safetensors file into a network, which is allocated if it is on `meta`.
 
     Raises:
         ValueError: the file is corrupt or of another network. Nothing is allocated then.
     """
-    stored = shapes_of(weights)
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if (name := first_difference(stored, shapes)) is not None:
-        sizes = f"{stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} in {type(net).__name__}"
-        problem = f"corrupt, or of another network ({name[:80]} is {sizes})"
-        raise ValueError(f"{weights}: {problem}. Use its network, or save the model again.")
+    check_equal_shapes(shapes_of(weights), net, weights)
     if any(weight.is_meta for weight in net.parameters()):
         net.to_empty(device="cpu")
     net.load_state_dict(read_tensor_file(weights))

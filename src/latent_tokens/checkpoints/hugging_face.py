@@ -14,9 +14,9 @@ from safetensors import SafetensorError
 from latent_tokens.checkpoints.files import (
     KINDS,
     Entries,
+    check_equal_shapes,
     corrupt,
     find,
-    first_difference,
     load_weights,
     shapes_of,
     tensors_sha256,
@@ -189,12 +189,7 @@ def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
         raise ValueError(f"{folder / 'config.json'}: corrupt, it has more layers than {weights} has weights.")
     with torch.device("meta"):
         net = build_adapted(entry, folder)
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if (name := first_difference(stored, shapes)) is not None:
-        difference = f"{name[:80]} is {stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} by it"
-        raise ValueError(
-            f"{weights}: corrupt, or not of its config.json ({difference}). Save the model again."
-        )
+    check_equal_shapes(stored, net, weights)
 
 
 FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
@@ -248,18 +243,13 @@ def from_transformers(
 
 def is_language_model(folder: Path) -> bool:
     """Return whether config.json of a directory is of a published layout, or of a family of transformers."""
-    if not folder.is_dir():
-        return False
-    try:
-        kind = kind_of(folder)
-    except ValueError:
-        return False
+    kind = kind_of(entries_of(folder))
     return kind in FAMILIES or kind in PUBLISHED
 
 
-def kind_of(folder: Path) -> str:
-    """Return `model_type` of config.json in a directory. Raise ValueError if that is missing or corrupt."""
-    return str(read_json(folder / "config.json").get("model_type")).lower()
+def kind_of(config: Mapping[str, Json]) -> str:
+    """Return `model_type` of a config.json."""
+    return str(config.get("model_type")).lower()
 
 
 def published_layout(folder: Path) -> tuple[dict[str, Json], PublishedLayout | None]:
@@ -368,7 +358,7 @@ def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") ->
 def check_is_native(folder: Path) -> None:
     """Raise ValueError if a directory is of a published layout with code of its own, or of this package."""
     config = read_json(folder / "config.json")
-    kind = kind_of(folder)
+    kind = kind_of(config)
     if kind in PUBLISHED and kind not in FAMILIES:
         problem = "is a published masked diffusion model, which has code of its own"
         raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")

@@ -204,15 +204,7 @@ def train(run: Run, observe: Observer) -> None:
 
             # Metrics and validation.
             if (state.step % LOG_EVERY == 0 or is_last) and not num_skipped:
-                run.log(
-                    {
-                        "loss": sum(state.recent) / len(state.recent),
-                        "grad_norm": grad_norm,
-                        "lr": learning_rate(config, state.step - 1, run.stretches),
-                        "tokens_per_second": round(speed),
-                    }
-                )
-                state.recent.clear()
+                log_losses(run, grad_norm, speed)
             if state.step % config.evaluate_every == 0 or is_last:
                 validate(run, observe)
 
@@ -227,6 +219,20 @@ def train(run: Run, observe: Observer) -> None:
             if num_signals and not is_last:
                 progress_made = f"stopped at step {state.step} of {config.steps}"
                 raise Preempted(f"{progress_made}, saved in {config.folder}", signals)
+
+
+def log_losses(run: Run, grad_norm: float, speed: float) -> None:
+    """Log the mean loss since the last line, with the gradient norm and learning rate of the last step."""
+    state = run.state
+    run.log(
+        {
+            "loss": sum(state.recent) / len(state.recent),
+            "grad_norm": grad_norm,
+            "lr": learning_rate(run.config, state.step - 1, run.stretches),
+            "tokens_per_second": round(speed),
+        }
+    )
+    state.recent.clear()
 
 
 def validate(run: Run, observe: Observer) -> None:

@@ -80,9 +80,8 @@ def setup(
     config, net = build_network(config, given, task, method, started if has_checkpoint else None)
     check_mask_unused(net, splits["train"])
     contents = describe_run(config, task, net, splits, ignored)
-    if needs_checkpoint:  # its initial weights are not those of the seed
-        source: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
-        contents["start"] = {**source, "weights_sha256": initial_sha256(net)}
+    if needs_checkpoint:
+        contents["start"] = describe_start(config, net)
     files = {folder / name: content for name, content in files_of(task).items()}
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
     if started is not None:
@@ -98,7 +97,7 @@ def setup(
         restore_directory(folder, state, config.keep, files)
 
     # Move everything to the device, and share the network between the ranks.
-    model = net if given is None else cast(nn.Module, given)
+    model: Any = net if given is None else given
     if config.parallel != "fsdp":
         model, optimizer = accelerator.prepare(model, optimizer)
     place_ema(ema, net, accelerator.device)
@@ -253,6 +252,12 @@ def describe_run(
         "data_sha256": {str(split): fingerprint(examples) for split, examples in splits.items()},
     }
     return dict(json.loads(json_bytes(contents)))
+
+
+def describe_start(config: TrainConfig, net: nn.Module) -> dict[str, Json]:
+    """Return the entry of config.json for initial weights that are not those of the seed."""
+    source: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
+    return {**source, "weights_sha256": initial_sha256(net)}
 
 
 def write_start(folder: Path, description: dict[str, Any], task_files: dict[Path, bytes]) -> None:

@@ -163,7 +163,7 @@ WRONG_WEIGHTS = {
     "twice": (
         "DiffuGPT",
         plus("embed_tokens.weight", torch.ones(24, 16)),
-        "embed_tokens.weight and transformer.wte.weight are the same weight",
+        "transformer.wte.weight and another are the same weight",
     ),
     "shape": ("SDAR", plus("model.norm.weight", torch.ones(3)), "model.norm.weight is (3,), and (16,) by"),
     "type": ("SDAR", plus("model.norm.weight", torch.ones(16, dtype=torch.int8)), "has the type torch.int8"),

@@ -20,11 +20,11 @@ from latent_tokens.checkpoints.files import (
     weights_bytes,
 )
 from latent_tokens.checkpoints.hugging_face import (
-    describe_adapted,
-    is_adapted,
+    describe_hf_run,
     is_for_transformers,
+    is_hf_run,
     is_of_transformers,
-    open_adapted,
+    open_hf_run,
 )
 from latent_tokens.checkpoints.stored_methods import check_loaded, load_method, method_from, method_to
 from latent_tokens.checks import check_choice, check_int, check_min, is_whole
@@ -105,7 +105,7 @@ def describe(net: nn.Module) -> dict[str, Json]:
         entry = {"size": asdict(net.size)} | {name: getattr(net, name) for name in OF_TRANSFORMER[1:]}
         entry |= {name: getattr(net, name) for name in OPTIONAL if getattr(net, name) is not None}
     elif isinstance(net, HuggingFaceDenoiser):
-        entry = describe_adapted(net)
+        entry = describe_hf_run(net)
     else:
         numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
         entry = {"network": OWN, "class": type(net).__name__, **numbers}
@@ -171,8 +171,8 @@ def from_pretrained(
     if net is not None:
         return filled(net, config, folder)
     check_can_build(config, folder)
-    if is_adapted(config):
-        return open_adapted(config, folder, base)
+    if is_hf_run(config):
+        return open_hf_run(config, folder, base)
     stored = shapes_of(weights)
     if has_lora(stored):
         raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
@@ -214,7 +214,7 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
         ValueError: the directory is corrupt or of another network.
     """
     inner: Any = unwrap(net)
-    if is_adapted(config) and "adapter" in config["model"]:
+    if is_hf_run(config) and "adapter" in config["model"]:
         raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
     if is_for_transformers(config):
         raise ValueError(f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out.")
@@ -224,7 +224,7 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     except CORRUPT as error:
         raise corrupt(folder / "config.json", error) from None
     adopt(inner, numbers, str(folder))
-    if is_adapted(config) and config["model"].get("freeze_embeddings"):
+    if is_hf_run(config) and config["model"].get("freeze_embeddings"):
         freeze_embeddings(inner)
     load_weights(inner, folder / "model.safetensors")
     inner.method = method

@@ -88,7 +88,7 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             written = (file.metadata() or {}).get(SHA256)
-        if written not in (None, tensors_sha256(tensors)):
+        if written is not None and written != tensors_sha256(tensors):
             raise ValueError("its tensors are not those that were written")
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise corrupt(path, error) from None

@@ -52,14 +52,14 @@ OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches")
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
-def is_adapted(config: Entries) -> bool:
+def is_hf_run(config: Entries) -> bool:
     """Return whether config.json describes a network of transformers."""
     model = config.get("model")
     return isinstance(model, dict) and model.get("network") == TRANSFORMERS
 
 
-def describe_adapted(net: HuggingFaceDenoiser) -> dict[str, Json]:
-    """Return the entry of config.json from which `build_adapted` builds a network."""
+def describe_hf_run(net: HuggingFaceDenoiser) -> dict[str, Json]:
+    """Return the entry of config.json from which `build_hf_run` builds a network."""
     entry: dict[str, Json] = {
         "network": TRANSFORMERS,
         "class": type(net.model).__name__,
@@ -84,10 +84,10 @@ def of_transformers(config: Mapping[str, Json]) -> dict[str, Json]:
 
 def is_for_transformers(config: Entries) -> bool:
     """Return whether config.json describes a network of transformers that transformers opens, too."""
-    return is_adapted(config) and not {"config", "adapter"} & config["model"].keys()
+    return is_hf_run(config) and not {"config", "adapter"} & config["model"].keys()
 
 
-def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:
+def open_hf_run(config: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:
     """Return the network of a directory in eval mode, with its weights, method and folder.
 
     Args:
@@ -108,7 +108,7 @@ def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) 
             check_int(name, entry[name], 1)
         if "config" in entry:
             check_shapes(entry, folder, weights)
-        net = build_adapted(entry, folder, base)
+        net = build_hf_run(entry, folder, base)
     except CORRUPT as error:
         raise corrupt(folder / "config.json", error) from None
     if "config" in entry or "adapter" in entry:
@@ -118,11 +118,11 @@ def open_adapted(config: Entries, folder: Path, base: str | Path | None = None) 
     return net.eval()
 
 
-def build_adapted(entry: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:
+def build_hf_run(entry: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:
     """Return the network of an entry of config.json, without its trained weights.
 
     Args:
-        entry: what `describe_adapted` returned. Without "config" and "adapter", transformers can open the
+        entry: what `describe_hf_run` returned. Without "config" and "adapter", transformers can open the
             directory, and the network has its weights.
         folder: the directory.
         base: the model that an adapter belongs to. None is the one of the entry.
@@ -188,7 +188,7 @@ def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
     if entry["config"].get("num_hidden_layers", 0) > len(stored):
         raise ValueError(f"{folder / 'config.json'}: corrupt, it has more layers than {weights} has weights.")
     with torch.device("meta"):
-        net = build_adapted(entry, folder)
+        net = build_hf_run(entry, folder)
     check_equal_shapes(stored, net, weights)
 
 

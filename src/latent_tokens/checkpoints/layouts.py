@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
+from latent_tokens.checkpoints.files import read_tensor_file
 from latent_tokens.checkpoints.hub import TOKENIZER_FILES, check_links
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.method import METHODS, Method
@@ -144,9 +143,6 @@ FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")  # constants that old versions stored
 
 
-DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-
 def read_native(
     folder: Path, layout: PublishedLayout, config: Mapping[str, Json], dtype: torch.dtype | None
 ) -> PreTrainedModel:
@@ -208,35 +204,20 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """Return the tensors of a directory by name: of model.safetensors, or of the shards of its index.
 
     Raises:
-        ValueError: a file is missing or corrupt, or a shard does not have the tensors of the index.
+        ValueError: a file is missing or corrupt.
     """
-    if not (folder / INDEX).is_file():
-        return read_file(folder / FILE)
-    shard_of = read_json(folder / INDEX).get("weight_map")
-    if not isinstance(shard_of, dict) or not all(is_file_name(name) for name in shard_of.values()):
-        raise ValueError(f"{folder / INDEX}: corrupt (its weight_map has no shards). Download it again.")
+    shards = {FILE}
+    if (folder / INDEX).is_file():
+        shard_of = read_json(folder / INDEX).get("weight_map")
+        shards = set(map(str, shard_of.values())) if isinstance(shard_of, dict) else set()
+        if not shards or any(Path(name).name != name for name in shards):
+            raise ValueError(f"{folder / INDEX}: corrupt (its weight_map has no shards). Download it again.")
     weights = dict[str, Tensor]()
-    for shard in sorted(set(shard_of.values())):
-        weights |= read_file(folder / shard)
-    missing = sorted(shard_of.keys() - weights.keys())
-    if missing:
-        raise ValueError(f"{folder / shard_of[missing[0]]}: {missing[0]} is missing. Download it again.")
+    for name in sorted(shards):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder / name}: is missing. Download it again.")
+        weights |= read_tensor_file(folder / name)
     return weights
-
-
-def is_file_name(name: Json) -> bool:
-    """Return whether a value is the name of a file, without a directory."""
-    return isinstance(name, str) and Path(name).name == name
-
-
-def read_file(file: Path) -> dict[str, Tensor]:
-    """Return the tensors of one file. Raise ValueError if it is missing or corrupt."""
-    if not file.is_file():
-        raise ValueError(f"{file}: is missing. Download it again.")
-    try:
-        return dict(load_file(file))
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{file}: corrupt ({first_line(error)}). Download it again.") from None
 
 
 def renamed(
@@ -253,7 +234,8 @@ def renamed(
         ValueError: a weight is unknown, occurs twice, or is not of floating point.
     """
     known = {name for name, _ in skeleton.named_parameters(remove_duplicate=False)}
-    origin = dict[str, str]()
+    class_name = type(skeleton).__name__
+    native = dict[str, Tensor]()
     for name, tensor in sorted(weights.items()):
         if BUFFER.search(name):
             continue
@@ -261,14 +243,13 @@ def renamed(
         for pattern, replacement in layout.weights:
             native_name = re.sub(pattern, replacement, native_name)
         if native_name not in known:
-            class_name = type(skeleton).__name__
             raise ValueError(f"{name:.80} is not a weight of {class_name}. Use a checkpoint of this layout.")
-        if native_name in origin:
-            raise ValueError(f"{origin[native_name]} and {name} are the same weight. Remove one of them.")
-        if tensor.dtype not in DTYPES:
+        if native_name in native:
+            raise ValueError(f"{name} and another are the same weight of {class_name}. Remove one of them.")
+        if not tensor.is_floating_point():
             raise ValueError(f"{name} has the type {tensor.dtype}. Use weights in bf16 or fp32.")
-        origin[native_name] = name
-    return {native_name: weights[name] for native_name, name in origin.items()}
+        native[native_name] = tensor
+    return native
 
 
 def with_tied(weights: Mapping[str, Tensor], skeleton: PreTrainedModel) -> dict[str, Tensor]:
@@ -281,27 +262,22 @@ def with_tied(weights: Mapping[str, Tensor], skeleton: PreTrainedModel) -> dict[
     Raises:
         ValueError: a weight is missing, has another shape, or differs from the one that it is tied to.
     """
-    names_of = dict[int, list[str]]()  # several names of one parameter are tied
-    shapes = dict[str, tuple[int, ...]]()
+    names_of: dict[nn.Parameter, list[str]] = {}  # several names of one parameter are tied
     for name, parameter in skeleton.named_parameters(remove_duplicate=False):
-        names_of.setdefault(id(parameter), []).append(name)
-        shapes[name] = tuple(parameter.shape)
+        names_of.setdefault(parameter, []).append(name)
     complete = dict[str, Tensor]()
-    for names in names_of.values():
+    for parameter, names in names_of.items():
         stored = [name for name in names if name in weights]
         if not stored:
-            raise ValueError(
-                f"incomplete, {names[0]} of {type(skeleton).__name__} is missing. Download it again."
-            )
+            missing = f"{names[0]} of {type(skeleton).__name__} is missing"
+            raise ValueError(f"incomplete, {missing}. Download it again.")
         for name in stored:
-            shape = tuple(weights[name].shape)
-            if shape != shapes[name]:
-                raise ValueError(f"{name} is {shape}, and {shapes[name]} by config.json. Download it again.")
+            shape, expected = tuple(weights[name].shape), tuple(parameter.shape)
+            if shape != expected:
+                raise ValueError(f"{name} is {shape}, and {expected} by config.json. Download it again.")
             if not torch.equal(weights[name], weights[stored[0]]):
-                raise ValueError(
-                    f"{name} differs from {stored[0]}, and config.json ties them. "
-                    "Set tie_word_embeddings to false."
-                )
+                problem = f"{name} differs from {stored[0]}, and config.json ties them"
+                raise ValueError(f"{problem}. Set tie_word_embeddings to false.")
         complete |= dict.fromkeys(names, weights[stored[0]])
     return complete
 

@@ -10,6 +10,7 @@ from typing import cast
 
 from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import Origin, bundled_names, check_about
+from latent_tokens.checkpoints.hugging_face import is_hf_run
 from latent_tokens.checks import one_line
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, order_in_words
@@ -82,7 +83,7 @@ def card(folder: Path, rows: Sequence[Row], *, license: str | None = None, name:
     net = from_pretrained(folder)
     name = name or (folder.name if folder.name in bundled_names() else f"path/to/{folder.name}")
     quoted = json.dumps(one_line(name), ensure_ascii=False)
-    is_for_transformers = "auto_map" in origin or isinstance(net, HuggingFaceDenoiser)
+    is_for_transformers = "auto_map" in origin or is_hf_run(entries)
     return TEMPLATE.format(
         metadata=metadata(net, origin, license),
         title=plain(folder.name),

@@ -17,7 +17,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from latent_tokens.checkpoints.directory import build, check_can_build, check_is_ours
 from latent_tokens.checkpoints.files import check_fingerprint, find, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.hugging_face import is_adapted
+from latent_tokens.checkpoints.hugging_face import is_hf_run
 from latent_tokens.checkpoints.layouts import read_json
 from latent_tokens.configs import NumCandidates, NumLatents, SamplingConfig
 from latent_tokens.core.decoding import Step
@@ -276,7 +276,7 @@ def check_directory(folder: Path) -> None:
     if (folder / "config.json").is_file():
         config = read_json(folder / "config.json")
         check_can_build(config, folder)
-        if is_adapted(config):
+        if is_hf_run(config):
             problem = "its network is a model of transformers"
             raise ValueError(f"{folder}: {problem}. Open it with load({str(folder)!r}).")
     if (folder / "model.safetensors").is_file():

@@ -22,9 +22,9 @@ from latent_tokens.checkpoints.files import Entries, find, tensors_sha256
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import (
     FILES,
-    build_adapted,
+    build_hf_run,
     check_installed,
-    is_adapted,
+    is_hf_run,
     is_of_transformers,
     mask_id_of,
     read_model,
@@ -131,7 +131,7 @@ def build_network(
         return config, given_network(given, config, task, method, is_resumed=resumed is not None)
     try:
         is_hf = config.start is not None and (
-            is_adapted(resumed) if resumed is not None else starts_from_transformers(start_folder(config))
+            is_hf_run(resumed) if resumed is not None else starts_from_transformers(start_folder(config))
         )
         if is_hf:
             return config, hf_network(config, task, method, resumed)
@@ -198,7 +198,7 @@ def start_folder(config: TrainConfig) -> Path:
 
 def starts_from_transformers(folder: Path) -> bool:
     """Return whether a directory has a model of transformers, or one that was adapted from it."""
-    return is_of_transformers(folder) or is_adapted(read_description(folder, "config.json", "model"))
+    return is_of_transformers(folder) or is_hf_run(read_description(folder, "config.json", "model"))
 
 
 def hf_network(
@@ -213,7 +213,7 @@ def hf_network(
         net = opened(config, folder, method)
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:
-        net = build_adapted(resumed["model"], config.folder, config.start)
+        net = build_hf_run(resumed["model"], config.folder, config.start)
     prepare(net, config)
     net.method = method
     return net

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from latent_tokens import (
     METHODS,
@@ -31,7 +30,6 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import draw_rows, name_of, read_depth
 from latent_tokens.core.objective import corrupt
 from latent_tokens.evaluation.settings import check_policy
-from latent_tokens.training.step import NotFinite, keep_batch
 
 LENGTH = 16
 METHODS_WITH_DEPTH = ("mdm-depth", "scdm-depth")
@@ -165,15 +163,6 @@ def test_parts_of_a_batch_keep_their_independent_rows():
     rows = torch.tensor([7, 2, 4])
     part = batch.take(rows).to(torch.device("cpu"))
     assert torch.equal(part.layout.is_independent, batch.layout.is_independent[rows])
-
-
-def test_stored_batch_of_a_step_that_is_not_finite_has_its_independent_rows(tmp_path):
-    tokens = torch.zeros(4, LENGTH, dtype=torch.long)
-    for step, name in enumerate(("scdm", "scdm-depth")):
-        batch = corrupt(METHODS[name], tokens, tokens > 0, generator(), mask_id=9)
-        stored = load_file(keep_batch(tmp_path, batch, NotFinite("loss inf"), step))
-        assert ("is_independent" in stored) == (name == "scdm-depth")
-    assert torch.equal(stored["is_independent"], batch.layout.is_independent)
 
 
 @pytest.mark.parametrize(

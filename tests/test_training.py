@@ -375,12 +375,9 @@ def test_a_loss_that_is_not_finite_stops_at_the_last_good_state(whole, tmp_path,
         patch.setattr("latent_tokens.training.step.weighted_nll", infinite_at(8))
         with pytest.raises(
             ValueError,
-            match=r"loss inf, .* at step 7: training diverged, its batch is .*not-finite-00000007",
+            match=r"loss inf, .* at step 7: training diverged",
         ):
             fit(config)
-    batch = load_file(config.folder / "not-finite-00000007.safetensors")
-    assert batch["tokens"].shape == (8, 16)
-    assert set(batch) == {"tokens", "positions", "num_clean", "num_shown", "scored", "weight"}
     assert saved_states(config.folder)[0].name.startswith("state-00000007-")
     fit(replace(config, resume="auto"))  # without the fault, no step is lost
     assert (config.folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()

@@ -381,8 +381,8 @@ class TrainConfig(Config):
     """Distributed training. ddp: each rank has a copy of weights, EMA weights and optimizer state.
     fsdp: each rank has a shard."""
     on_nan: Literal["stop", "skip"] = "stop"
-    """Action if a loss or gradient is not finite. stop: keep the weights and save the batch. skip:
-    leave out the step."""
+    """Action if a loss or gradient is not finite. stop: keep the weights. skip: leave out
+    the step."""
     threads: int | None = None
     """Number of CPU threads. On a busy machine a small network is faster on one. Default: all
     cores."""

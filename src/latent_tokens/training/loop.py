@@ -17,7 +17,6 @@ from latent_tokens.checks import changed, check_settings
 from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language, named
 from latent_tokens.training.checkpoint import saved_step
@@ -27,7 +26,6 @@ from latent_tokens.training.run import Preempted, Run, interruptible, locked
 from latent_tokens.training.setup import read_started, resume_config, setup
 from latent_tokens.training.step import (
     NotFinite,
-    keep_batch,
     keep_if_best,
     learning_rate,
     train_step,
@@ -186,7 +184,7 @@ def train(run: Run, observe: Observer) -> None:
             except NotFinite as error:
                 num_skipped += 1
                 if config.on_nan == "stop" or num_skipped == MAX_SKIPPED:
-                    stop_diverged(run, batch, error)
+                    stop_diverged(run, error)
                 run.optimizer.zero_grad()
                 state.step += 1
                 run.log({"skipped": str(error)})
@@ -235,6 +233,13 @@ def log_losses(run: Run, grad_norm: float, speed: float) -> None:
     state.recent.clear()
 
 
+def stop_diverged(run: Run, error: NotFinite) -> NoReturn:
+    """Save a checkpoint of the step before one that was not finite, and raise ValueError."""
+    run.save()
+    problem = f"{error} at step {run.state.step}: training diverged"
+    raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
+
+
 def validate(run: Run, observe: Observer) -> None:
     """Compute the validation loss, and keep the weights if it is the lowest. Raises as `keep_if_best`."""
     observe("validation", run.state.step)
@@ -242,11 +247,3 @@ def validate(run: Run, observe: Observer) -> None:
     observe("keeping", run.state.step)
     keep_if_best(run, loss)
     observe("kept", run.state.step)
-
-
-def stop_diverged(run: Run, batch: TrainingBatch, error: NotFinite) -> NoReturn:
-    """Save a checkpoint of the step before one that was not finite, and its batch, and raise ValueError."""
-    run.save()
-    path = keep_batch(run.config.folder, batch, error, run.state.step)
-    problem = f"{error} at step {run.state.step}: training diverged, its batch is {path}"
-    raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")

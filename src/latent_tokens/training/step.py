@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from math import ceil, isfinite
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.files import tensors_to_bytes, weights_bytes
+from latent_tokens.checkpoints.files import weights_bytes
 from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import as_denoiser
 from latent_tokens.core.method import Method
@@ -179,27 +178,6 @@ def train_step(
     optimizer.step()
     optimizer.zero_grad()
     return total_loss, grad_norm
-
-
-def keep_batch(folder: Path, batch: TrainingBatch, error: NotFinite, step: int) -> Path:
-    """Write the complete batch of a step that was not finite, once, and return its file."""
-    path = folder / f"not-finite-{step:08d}.safetensors"
-    tensors = {
-        "tokens": batch.tokens,
-        "positions": batch.layout.positions,
-        "num_clean": batch.layout.num_clean,
-        "num_shown": batch.layout.num_shown,
-        "scored": batch.scored,
-        "weight": batch.weight,
-    }
-    if batch.layout.is_independent is not None:
-        tensors["is_independent"] = batch.layout.is_independent
-    if batch.layout.hidden is not None:
-        tensors["hidden"] = batch.layout.hidden
-    if processes.is_main():
-        on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-        write_atomic({path: tensors_to_bytes(on_cpu, {"step": str(step), "why": str(error)})})
-    return path
 
 
 def learning_rate(config: TrainConfig, step: int, stretches: tuple[Stretch, ...] = ()) -> float:

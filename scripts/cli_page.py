@@ -67,9 +67,8 @@ def help_of(name: str) -> str:
 
 def options_in(text: str) -> str:
     """Return the lines of a help that begin with a flag."""
-    return "\n".join(
-        f"{line.split('  ')[0]} " for line in map(str.strip, text.splitlines()) if line[:1] == "-"
-    )
+    lines = [line.strip() for line in text.splitlines()]
+    return "".join(f"{line.partition('  ')[0]} " for line in lines if re.match(r"-(?!h\b)", line))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ All compared cases are measured in turn, in one process, and reported as medians
 
 from __future__ import annotations
 
-import math
 import os
 import resource
 import statistics
@@ -39,7 +38,7 @@ from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.network.fast import generate
-from latent_tokens.network.kernels import bf16_is_fast, resolve_precision, warn_if_slow
+from latent_tokens.network.kernels import resolve_precision, warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
@@ -89,7 +88,13 @@ class Case:
     num_bytes: float = 0  # of the optimized implementation: each weight once per pass
 
 
-def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: None) -> list[Row]:
+def bench(
+    config: BenchConfig,
+    *,
+    on_row: Callable[[Row], None] = lambda row: None,
+    device: torch.device | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Row]:
     """Return the rows of the benchmark.
 
     rate: samples or tokens per second of the optimized implementation.
@@ -104,11 +109,13 @@ def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: No
     Args:
         config: the settings.
         on_row: receives each row as soon as the rows it is compared with are measured.
+        device: where to measure decoding. None is the device of the process.
+        clock: returns seconds.
 
     Raises:
         ValueError: a method is unknown.
     """
-    device = processes.join().device
+    device = device or processes.join().device
     chosen = settings(config)
     rows: list[Row] = []
     for precision in config.precisions or default_precisions(device):
@@ -120,7 +127,7 @@ def bench(config: BenchConfig, *, on_row: Callable[[Row], None] = lambda row: No
             num_runs = sum(1 if case.reference is None else 2 for case in cases)
             title = f"measuring {cases[0].description['what']}, {precision}"
             with progress(title, config.rounds * num_runs) as advance:
-                measured = measure(cases, config.rounds, machine, device, advance)
+                measured = measure(cases, config.rounds, machine, device, advance, clock)
             for row in measured:
                 rows.append({**row, "precision": precision, "device": describe_machine(device)})
                 on_row(rows[-1])
@@ -285,7 +292,7 @@ def measure(
     machine: Machine,
     device: torch.device,
     advance: Callable[[int, str], None],
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float],
 ) -> list[Row]:
     """Return one row per case: medians over rounds. Each round runs both implementations of every case."""
     optimized: list[list[float]] = [[] for _ in cases]
@@ -398,43 +405,31 @@ def describe_machine(device: torch.device) -> str:
 
 
 def measure_ratios() -> dict[str, float]:
-    """Return ratios of speeds of the nano network by name: medians of five rounds.
+    """Return ratios of speeds of the nano network by name: medians of five rounds on the CPU.
 
     A ratio depends far less on the machine than a speed does.
     """
+    config = BenchConfig(
+        methods=("mdm", "scdm", "esolm"),
+        sizes=("nano",),
+        lengths=(CHECKED_LENGTH,),
+        batch_sizes=(CHECKED_BATCH,),
+        precisions=("fp32",),
+        train=(),
+        rounds=CHECKED_ROUNDS,
+    )
     # The CPU seconds of one thread leave out what other processes do.
-    device = torch.device("cpu")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        cases = [checked_case("mdm", "fp32"), checked_case("scdm", "fp32"), checked_case("esolm", "fp32")]
-        if bf16_is_fast():
-            cases.append(checked_case("mdm", "bf16"))
-        machine = Machine(math.inf, math.inf)  # a ratio needs no roofline
-        mdm, scdm, esolm, *in_bf16 = measure(
-            cases, CHECKED_ROUNDS, machine, device, lambda steps, text: None, time.process_time
-        )
+        mdm, scdm, esolm = bench(config, device=torch.device("cpu"), clock=time.process_time)
     finally:
         torch.set_num_threads(threads)
-    ratios = {
-        "mdm, optimized over reference": mdm["ratio_to_reference"],
-        "scdm, optimized over reference": scdm["ratio_to_reference"],
-        "esolm over mdm": esolm["ratio_to_mdm"],
+    return {
+        "mdm, optimized over reference": round(mdm["ratio_to_reference"], 2),
+        "scdm, optimized over reference": round(scdm["ratio_to_reference"], 2),
+        "esolm over mdm": round(esolm["ratio_to_mdm"], 2),
     }
-    if in_bf16:
-        ratios["mdm, bf16 over fp32"] = in_bf16[0]["ratio_to_mdm"]
-    return {name: round(ratio, 2) for name, ratio in ratios.items()}
-
-
-def checked_case(name: str, precision: Precision) -> Case:
-    """Return the decoding of a few short sequences by an untrained nano network."""
-    net = untrained("nano", CHECKED_LENGTH, "learned", VOCABULARY).eval().requires_grad_(False)
-    candidates = 1 if name == "esolm" else DEFAULT_CANDIDATES
-    latents = None if name == "mdm" else 0
-    case = decoding_case(
-        net.to(DTYPES[precision]), "nano", CHECKED_LENGTH, CHECKED_BATCH, name, latents, candidates, 1.0
-    )
-    return case if precision == "fp32" and name != "esolm" else replace(case, reference=None)
 
 
 # The table.

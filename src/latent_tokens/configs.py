@@ -435,10 +435,6 @@ class TrainConfig(Config):
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        if self.lora_targets is not None and self.lora is None:
-            raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add a rank, lora=16.")
-        if self.freeze_embeddings and self.lora is not None:
-            raise ValueError("freeze_embeddings=True with lora: an adapter freezes them. Leave it out.")
         for name in ("lora", "compile"):
             if getattr(self, name) and self.parallel == "fsdp":
                 value = getattr(self, name)

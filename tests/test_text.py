@@ -378,7 +378,7 @@ MISTAKES = {
         "--latent-policy random with --latents 0: there are no latent tokens to choose"
     ),
     "likelihood {run}": "--text with --data: exactly one is needed, --text FILE or --data DIR",
-    "likelihood {run} --text {run}/nowhere": "nowhere: not found. Name a text file",
+    "likelihood {run} --text {run}/nowhere": "nowhere: cannot be read (No such file or directory)",
     "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": (
         "--orders 0: must be a whole number from 1"

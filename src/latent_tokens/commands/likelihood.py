@@ -90,6 +90,8 @@ def run_likelihood(command: Likelihood) -> int:
 
     # Read the model, its latent policy and the text.
     check_int("orders", command.orders, 1)
+    if command.num_sequences is not None:
+        check_int("num_sequences", command.num_sequences, 1)
     net = model_of(command.run, command.method, command.base)
     task = learned_text(find(command.run))
     check_fits(net, task)
@@ -146,21 +148,16 @@ def read_examples(command: Likelihood, task: Text, mask_id: int) -> Examples:
 
     if (command.text is None) == (command.data is None):
         raise ValueError("--text with --data: exactly one is needed, --text FILE or --data DIR")
-    if command.data is not None:
+    if command.text is not None:
+        source = f"text={command.text}"
+        examples = task.sequences(text_of(command.text))
+    elif command.data is not None:
         source = f"data={command.data}"
         examples = read_split(task, command.data, "test")
-    else:
-        source = f"text={command.text}"
-        if command.text is None or not command.text.is_file():
-            raise ValueError(f"{source}: not found. Name a text file.")
-        text = text_of(command.text)
-        if not text:
-            raise ValueError(f"{source}: is empty. Name a file with text.")
-        examples = task.sequences(text)
     default = 64 if command.text is None else len(examples.tokens)
     examples = examples.take(evenly(len(examples.tokens), command.num_sequences or default))
     if not len(examples.tokens):
-        raise ValueError(f"{source}: has no test split. Make a data set that has one.")
+        raise ValueError(f"{source}: is empty. Name a file with text, or a data set with a test split.")
     if (examples.tokens == mask_id).any():
         problem = f"has token {mask_id}, which is MASK of the model, so it is never predicted"
         raise ValueError(f"{source}: {problem}. Remove it.")

@@ -12,7 +12,7 @@ _resolve, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> object:
     """Return a public name, or the version of the package."""
     if name == "__version__":
-        from latent_tokens.storage.versions import package_version
+        from latent_tokens.storage import package_version
 
         return package_version()
     return _resolve(name)

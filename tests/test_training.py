@@ -5,7 +5,7 @@ import math
 import os
 import resource
 import signal
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import count
 
 import numpy as np
@@ -26,6 +26,7 @@ from latent_tokens import (
 )
 from latent_tokens.core.method import name_of
 from latent_tokens.core.objective import weighted_nll
+from latent_tokens.keywords import TrainSettings
 from latent_tokens.storage import write_atomic
 from latent_tokens.training.checkpoint import (
     DIGITS,
@@ -538,6 +539,11 @@ def test_averaged_weights_follow_the_ramp():
 def test_a_config_out_of_range_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         tiny_run(None, **wrong)
+
+
+def test_settings_of_fit_are_the_fields_of_the_config():
+    names = [field.name for field in fields(TrainConfig)]
+    assert [*TrainSettings.__annotations__] == names[2:]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, judged_by
 from latent_tokens.evaluation.settings import check_policy, decoding_for
 from latent_tokens.evaluation.text import evaluate_text, evaluator_of
+from latent_tokens.keywords import TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub import push_to_hub, save_pretrained
@@ -395,7 +396,11 @@ def load(
 
 
 def train(
-    task: str | Language, method: str | Method, *, net: nn.Module | None = None, **settings: Any
+    task: str | Language,
+    method: str | Method,
+    *,
+    net: nn.Module | None = None,
+    **settings: Unpack[TrainSettings],
 ) -> Model:
     """Train a model with `fit`, and return it.
 

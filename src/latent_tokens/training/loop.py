@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Unpack
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from latent_tokens.checks import changed, check_settings
 from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
+from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.tasks import Language, named
 from latent_tokens.training.checkpoint import saved_step
@@ -74,7 +75,7 @@ def fit(
     net: Denoiser | nn.Module | None = None,
     task: Language | None = None,
     observe: Observer | None = None,
-    **settings: Any,
+    **settings: Unpack[TrainSettings],
 ) -> Path:
     """Train a model and return its run directory.
 

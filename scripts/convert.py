@@ -3,8 +3,7 @@
 A path is a .jsonl file of rows, a model or run directory, or a directory of these. A file of today's format
 is not changed, so that a second call changes nothing. Values and recipe hashes of rows stay.
 
-* Rows: shares that were fractions become percent, and the row gets `units` and `row_sha256`. Its
-  `weights_sha256` stays: before version 0.2 it was the hash of the file.
+* Rows: `weights_file_sha256` goes, and `row_sha256` is computed again.
 * config.json: settings that were implied are written out, and settings that are gone are removed.
 * Checkpoints of a network of this package: the keys averaged.NAME and optimiser.NUMBER become ema.NAME and
   optimizer.PARAMETER. Finish a run that adapts another network with the version that started it.
@@ -21,7 +20,7 @@ from safetensors.torch import load_file, save
 from latent_tokens import TrainConfig
 from latent_tokens.checkpoints.directory import build
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME
-from latent_tokens.evaluation.rows import HASH, in_percent, row_hash, with_hash
+from latent_tokens.evaluation.rows import HASH, row_hash, with_hash
 from latent_tokens.storage import json_bytes, short_hash, write_atomic
 from latent_tokens.training.checkpoint import DIGITS, saved_states
 
@@ -34,7 +33,7 @@ def converted_row(row):
         return row
     if HASH in row and row[HASH] != row_hash(row):
         raise ValueError(f"a row of {row.get('method')} was changed after it was measured")
-    return with_hash(in_percent(row))
+    return with_hash({name: value for name, value in row.items() if name != "weights_file_sha256"})
 
 
 def converted_config(config):

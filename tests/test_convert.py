@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from latent_tokens import TrainConfig, fit, from_pretrained
-from latent_tokens.evaluation.rows import read_results
+from latent_tokens.evaluation.rows import read_results, with_hash
 from latent_tokens.training.checkpoint import saved_states
 
 ROOT = Path(__file__).parents[1]
@@ -36,11 +36,10 @@ def test_run_of_an_earlier_commit_is_converted_once_and_resumes(tmp_path):
         assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_row_with_fractions_is_converted_to_percent():
-    old = {"metric": "valid", "valid": 40.8, "exact": 0.065, "soft_loss": 0.2932, "recipe": "072134c54b4c"}
-    new = converted_row(old)
-    assert new == {**old, "exact": 6.5, "units": 2, "row_sha256": new["row_sha256"]}
-    assert converted_row(new) == new
+def test_row_of_an_earlier_version_loses_the_hash_of_its_file():
+    row = with_hash({"metric": "valid", "valid": 40.8, "recipe": "072134c54b4c"})
+    assert converted_row(with_hash({**row, "weights_file_sha256": "f1bd"})) == row
+    assert converted_row(row) == row
 
 
 def test_config_with_implied_settings_states_them():

@@ -463,8 +463,15 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, r
         assert process.poll() is None
         assert time.monotonic() < until, "it has not begun"
         time.sleep(0.1)
+    workers = [
+        int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ]
     process.send_signal(sign)
     assert process.wait(timeout=60) == (130 if sign is signal.SIGINT else -signal.SIGKILL)
+    waited = time.monotonic() + 20
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < waited, "its processes live on"
+        time.sleep(0.1)
     last_words = (tmp_path / "said").read_text()
     (tmp_path / "said").unlink()
     if sign is signal.SIGINT:

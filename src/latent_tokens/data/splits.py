@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -134,7 +138,8 @@ def make_splits(
             num_chunks = min(CHUNKS_PER_ROUND * workers, math.ceil(builder.lacking / chunk))
             starts = range(first, first + num_chunks * chunk, chunk)
             first = starts.stop
-            for generated in pool(delayed(generate_chunk)(task, chunk, seed, start) for start in starts):
+            jobs = (delayed(generate_chunk)(task, chunk, seed, start, os.getpid()) for start in starts)
+            for generated in pool(jobs):
                 if builder.open:
                     report(builder.add(chunk, *generated))
                     if builder.exhausted():
@@ -154,13 +159,27 @@ def compile_kernels(task: Task) -> None:
         for kernel in home.rglob("__pycache__/*.nb?"):
             if kernel.stat().st_mtime < newest:
                 kernel.unlink()
-    generate_chunk(task, 1, 0, 0)
+    generate_chunk(task, 1, 0, 0, os.getpid())
 
 
-def generate_chunk(task: Task, count: int, seed: int, first: int) -> SplitExamples:
-    """Return (examples, keys, splits) of numbers of a seed."""
+def generate_chunk(task: Task, count: int, seed: int, first: int, parent: int) -> SplitExamples:
+    """Return (examples, keys, splits) of numbers of a seed, in `parent` or a process that ends with it."""
+    end_with(parent)
     examples = generate_checked(task, count, seed, first)
     return examples, task.keys(examples), task.splits(examples)
+
+
+@cache
+def end_with(parent: int) -> None:
+    """End this process within a second of its parent, which cannot end it itself if it is killed."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    if os.getpid() != parent:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def make_problems(task: Task, count: int, seed: int, report: Report = lambda num_new: None) -> Examples:

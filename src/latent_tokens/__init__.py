@@ -1,7 +1,7 @@
 """Train, sample from and evaluate masked diffusion models, with latent tokens set at inference.
 
-The public names are those of `__init__.pyi`. Each is imported on first use, so that `latent-tokens --help`
-imports no torch.
+The public names are those of `__init__.pyi`. Each is imported on first use, so that `latent-tokens
+--help` imports no torch.
 """
 
 import lazy_loader

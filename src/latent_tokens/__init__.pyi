@@ -6,11 +6,7 @@ from .checkpoints.directory import (
 )
 from .checkpoints.hugging_face import from_transformers as from_transformers
 from .checkpoints.stored_methods import load_method as load_method
-from .configs import (
-    DataConfig as DataConfig,
-    EvalConfig as EvalConfig,
-    TrainConfig as TrainConfig,
-)
+from .configs import DataConfig as DataConfig, EvalConfig as EvalConfig, TrainConfig as TrainConfig
 from .core.attention import block_causal as block_causal, dense_mask as dense_mask
 from .core.confidence import (
     Candidates as Candidates,
@@ -58,11 +54,7 @@ from .core.selection import (
     reverse_process as reverse_process,
 )
 from .data.datasets import make_data as make_data
-from .data.loading import (
-    as_numpy as as_numpy,
-    as_tensors as as_tensors,
-    load_data as load_data,
-)
+from .data.loading import as_numpy as as_numpy, as_tensors as as_tensors, load_data as load_data
 from .data.splits import dataset as dataset
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.likelihood import nats_along_orders as nats_along_orders

@@ -46,7 +46,8 @@ from latent_tokens.tasks import Examples
 from latent_tokens.training.step import ema_update, train_step, training_batches
 
 VOCABULARY = 32  # of the networks that train, as the paper's
-WARM_UP = 3  # training steps before the first measurement, until the allocator has the memory of a step
+# Training steps before the first measurement, until the allocator has the memory of a step
+WARM_UP = 3
 SIDE = 2_048  # of the square matrices whose product is timed
 COPIED = 1 << 28  # bytes: far more than caches contain
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -98,8 +99,8 @@ def bench(
     """Return the rows of the benchmark.
 
     rate: samples or tokens per second of the optimized implementation.
-    floor_seconds: the roofline time, FLOP / measured speed of a matrix product, or bytes / measured speed of
-    a copy, whichever is longer.
+    floor_seconds: the roofline time, FLOP / measured speed of a matrix product, or bytes / measured
+    speed of a copy, whichever is longer.
     share: the fraction of the roofline, floor_seconds / seconds.
     ratio_to_reference: the speedup, seconds of the reference implementation / seconds.
     ratio_to_mdm: seconds of the first mdm row of this size, length and batch / seconds.
@@ -176,10 +177,18 @@ def groups_of_cases(
     config: BenchConfig, chosen: Sequence[Setting], precision: Precision, device: torch.device
 ) -> Iterator[list[Case]]:
     """Yield groups of cases that are compared with each other: the decodes by each network, and each step."""
-    for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes) if chosen else ():
-        net = untrained(size, length, config.positions, config.vocabulary).eval().requires_grad_(False)
+    for size, length, batch in (
+        product(config.sizes, config.lengths, config.batch_sizes) if chosen else ()
+    ):
+        net = (
+            untrained(size, length, config.positions, config.vocabulary)
+            .eval()
+            .requires_grad_(False)
+        )
         net.to(device, DTYPES[precision])
-        yield [decoding_case(net, size, length, batch, *setting, config.top_p) for setting in chosen]
+        yield [
+            decoding_case(net, size, length, batch, *setting, config.top_p) for setting in chosen
+        ]
     for shape in config.train:
         yield [training_case(shape, precision)]
 
@@ -196,7 +205,8 @@ def decoding_case(
 ) -> Case:
     """Return the decoding of sequences without given tokens, one token per step."""
     method = load_method(name)
-    decoding = Decoding(candidates, latents, top_p=top_p, off_distribution=True)  # `settings` decides
+    # `settings` decides
+    decoding = Decoding(candidates, latents, top_p=top_p, off_distribution=True)
     known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
     tokens = known.long()
 
@@ -225,7 +235,9 @@ def decoding_case(
     }
     if is_off_distribution(method, latents):
         description["off_distribution"] = True
-    return Case(description, batch, optimized, plain, count_flop(optimized), length * weight_bytes(net))
+    return Case(
+        description, batch, optimized, plain, count_flop(optimized), length * weight_bytes(net)
+    )
 
 
 def decoding_cost(method: Method, length: int, candidates: int, latents: int) -> float:
@@ -246,7 +258,9 @@ def training_case(shape: str, precision: Precision) -> Case:
     description: Row = {"what": "train", "method": "mdm", **dimensions, "unit": "tokens/s"}
     if padded != length:
         description["reference_length"] = padded
-    return Case(description, batch * length, optimized, plain, count_flop(optimized), 3 * weight_bytes(net))
+    return Case(
+        description, batch * length, optimized, plain, count_flop(optimized), 3 * weight_bytes(net)
+    )
 
 
 def training_step(
@@ -254,16 +268,22 @@ def training_step(
 ) -> tuple[Callable[[], None], Transformer]:
     """Return a function that takes the next step on random tokens, and its network."""
     # The network, its optimizer and its EMA weights.
-    config = TrainConfig(task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision)
+    config = TrainConfig(
+        task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision
+    )
     method = METHODS["mdm"]
     accelerator = processes.join()
     net = untrained(size, length, "learned", VOCABULARY)
     ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
-    model, optimizer = accelerator.prepare(net, torch.optim.AdamW(net.parameters(), config.lr, fused=True))
+    model, optimizer = accelerator.prepare(
+        net, torch.optim.AdamW(net.parameters(), config.lr, fused=True)
+    )
     net.supports_slots = supports_slots
 
     # Random tokens.
-    tokens = np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
+    tokens = (
+        np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
+    )
     examples = Examples.of(tokens, np.zeros(tokens.shape, bool))
     batches = training_batches(examples, method, config, net.mask_id, 0, accelerator.device)
     numbers = count()
@@ -352,7 +372,9 @@ def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
     with torch.no_grad():
         products = [seconds(lambda: matrix @ matrix, device) for _ in range(15)]
         copies = [seconds(lambda: target.copy_(source), device) for _ in range(15)]
-    return Machine(2 * SIDE**3 / statistics.median(products), 2 * COPIED / statistics.median(copies))
+    return Machine(
+        2 * SIDE**3 / statistics.median(products), 2 * COPIED / statistics.median(copies)
+    )
 
 
 def seconds(
@@ -378,7 +400,8 @@ def count_flop(work: Callable[[], object]) -> int:
         return int(cast(Any, sdpa_flop_count)(*shapes[:3]))  # q, k and v
 
     def backward(*shapes: Sequence[int], **options: Any) -> int:
-        return int(cast(Any, sdpa_backward_flop_count)(*shapes[:4]))  # the output's gradient, q, k and v
+        # The output's gradient, q, k and v
+        return int(cast(Any, sdpa_backward_flop_count)(*shapes[:4]))
 
     aten = torch.ops.aten  # torch's counter only knows the kernels of accelerators
     on_cpu = {
@@ -438,7 +461,9 @@ def measure_ratios() -> dict[str, float]:
 def speed_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the benchmark as a table, one line per row: rate, seconds, roofline time and speedups."""
     first = rows[0]
-    speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in rows}
+    speeds = {
+        row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in rows
+    }
     title = (
         f"{first['device']}; matrix product {' and '.join(speeds.values())}; "
         f"copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"

@@ -60,7 +60,9 @@ def check_label(name: str, value: object) -> None:
         or not value.isprintable()
         or len(value) > LONGEST_LABEL
     ):
-        raise ValueError(f"{name}={value!r}: must be a text of 1 to {LONGEST_LABEL} printable characters")
+        raise ValueError(
+            f"{name}={value!r}: must be a text of 1 to {LONGEST_LABEL} printable characters"
+        )
 
 
 def check_threads(threads: object) -> None:
@@ -76,7 +78,9 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError if `value` is not one of the allowed values. The message suggests the closest."""
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
-        raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}")
+        raise ValueError(
+            f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}"
+        )
 
 
 def in_message(value: object) -> str:
@@ -141,8 +145,8 @@ class Registry(dict[str, T]):
 def check_out(out: Path, hint: str = "", name: str = "out") -> None:
     """Raise ValueError if `out` exists and is not an empty directory, or is below a file.
 
-    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space. `name` is that of
-    the setting.
+    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space. `name` is
+    that of the setting.
     """
     if out.resolve() == Path.cwd():
         raise ValueError(f"{name}={out}: is the current directory. Choose another directory.")
@@ -154,7 +158,9 @@ def check_out(out: Path, hint: str = "", name: str = "out") -> None:
         raise ValueError(f"{name}={out}: {file} is a file. Choose another directory.")
 
 
-def ask_hub(name: str, file: str, revision: str | None = None, token: str | bool | None = None) -> None:
+def ask_hub(
+    name: str, file: str, revision: str | None = None, token: str | bool | None = None
+) -> None:
     """Raise the error of huggingface_hub if the hub has no such file, or cannot be reached.
 
     This is one request. A download would retry for half a minute, and print a warning each time.

@@ -36,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Returns:
-        0; 1 for an unsolved puzzle or a problem of the installation; 2 for a user's mistake; 130 for Ctrl-C;
-        75 if another signal stopped the training after a checkpoint was saved.
+        0; 1 for an unsolved puzzle or a problem of the installation; 2 for a user's mistake; 130
+        for Ctrl-C; 75 if another signal stopped the training after a checkpoint was saved.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:
@@ -76,7 +76,9 @@ def parse(arguments: Sequence[str]) -> Any:
         text = cleandoc(kind.__doc__ or "")
         summary = text.partition("\n")[0]
         choices.append(
-            Annotated[kind, subcommand(name, description=text if name in arguments[:1] else summary)]
+            Annotated[
+                kind, subcommand(name, description=text if name in arguments[:1] else summary)
+            ]
         )
     return tyro.cli(
         cast(Any, Union[tuple(choices)]),

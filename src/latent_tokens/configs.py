@@ -74,7 +74,11 @@ class Config:
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
             hint = hints[name]
             value = getattr(self, name)
-            kinds = [kind for kind in get_args(hint) if kind is not NoneType] if is_union(hint) else [hint]
+            kinds = (
+                [kind for kind in get_args(hint) if kind is not NoneType]
+                if is_union(hint)
+                else [hint]
+            )
             if value is None:
                 continue
             if get_origin(kinds[0]) is tuple:
@@ -197,7 +201,9 @@ class EvalConfig(SamplingConfig):
         """The settings of each result row: one `SamplingConfig` per number of latent tokens."""
         names = [field.name for field in fields(SamplingConfig) if field.name != "latents"]
         shared = {name: getattr(self, name) for name in names}
-        return tuple(SamplingConfig(latents=latents, **shared) for latents in self.latents or (None,))
+        return tuple(
+            SamplingConfig(latents=latents, **shared) for latents in self.latents or (None,)
+        )
 
 
 @dataclass(frozen=True)
@@ -270,7 +276,9 @@ class DataConfig(Config):
         super().__post_init__()
         self._set("apart_from", tuple(map(Path, self.apart_from)))
         if self.num_train == self.num_validation == self.num_test == 0:
-            raise ValueError("num_train=0 with num_validation=0 and num_test=0: there is nothing to make.")
+            raise ValueError(
+                "num_train=0 with num_validation=0 and num_test=0: there is nothing to make."
+            )
         for name in ("length", "tokenizer", "field"):
             value = getattr(self, name)
             if value is not None and self.task != "text":
@@ -279,7 +287,9 @@ class DataConfig(Config):
         if not self.from_file and (self.split or self.skip_bad):
             name = "split" if self.split else "skip_bad"
             value = getattr(self, name)
-            raise ValueError(f"{name}={value}: is for puzzles of a file. Name the file: source=FILE.")
+            raise ValueError(
+                f"{name}={value}: is for puzzles of a file. Name the file: source=FILE."
+            )
 
     @property
     def folder(self) -> Path:
@@ -438,7 +448,9 @@ class TrainConfig(Config):
         for name in ("lora", "compile"):
             if getattr(self, name) and self.parallel == "fsdp":
                 value = getattr(self, name)
-                raise ValueError(f"{name}={value} with parallel=fsdp: is not supported. Use parallel=ddp.")
+                raise ValueError(
+                    f"{name}={value} with parallel=fsdp: is not supported. Use parallel=ddp."
+                )
         if self.compile and self.dropout:
             problem = "a compiled network drops other outputs than an uncompiled one"
             raise ValueError(f"compile=True with dropout={self.dropout}: {problem}. Leave one out.")
@@ -528,7 +540,9 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
 
     Raise ValueError if the shape is neither.
     """
-    parts = re.fullmatch(r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape)
+    parts = re.fullmatch(
+        r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape
+    )
     if parts is None or parts[1] not in SIZES:
         raise ValueError(
             f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}"
@@ -579,6 +593,8 @@ class ReproduceConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.workers > 1 and self.model is not None:
-            raise ValueError(f"workers={self.workers} with model={self.model}: is one model. Leave one out.")
+            raise ValueError(
+                f"workers={self.workers} with model={self.model}: is one model. Leave one out."
+            )
         if self.experiment == "claims" and (self.status or self.model or self.workers > 1):
             raise ValueError("experiment=claims: runs nothing. Leave out its settings.")

@@ -54,8 +54,8 @@ ROW_KEYS = (
 def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     """Return the rows of the scdm and the rows of the reference models.
 
-    Write summary.json, latents.png, latents.svg and trace.html. With `every_method`, train and measure the
-    references too, and write the bundled models to OUT/bundled.
+    Write summary.json, latents.png, latents.svg and trace.html. With `every_method`, train and
+    measure the references too, and write the bundled models to OUT/bundled.
 
     Raise ValueError if the directory exists and is not empty.
     """
@@ -82,7 +82,8 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     }
     write_atomic({config.out / "summary.json": json_bytes(summary)})
     description = (
-        f"{TASK}, {recipe.size} (0.8M parameters), {recipe.steps:,} steps of {recipe.batch_size} boards"
+        f"{TASK}, {recipe.size} (0.8M parameters), "
+        f"{recipe.steps:,} steps of {recipe.batch_size} boards"
     )
     draw_figure(rows, references, description, config.out / "latents.png")
     num_puzzles = PUZZLES if config.scale == "full" else 10
@@ -109,7 +110,8 @@ def watched(model: LoadedModel, count: int) -> tuple[list[Trace], str]:
         f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count
     ) as advance:
         without, with_all = (
-            solved(model, problems, SamplingConfig(latents, CANDIDATES), advance) for latents in WATCHED
+            solved(model, problems, SamplingConfig(latents, CANDIDATES), advance)
+            for latents in WATCHED
         )
     counts: dict[str, str | int] = {
         "puzzles": count,
@@ -124,11 +126,15 @@ def watched(model: LoadedModel, count: int) -> tuple[list[Trace], str]:
         caption = chosen("gained", counts)
     else:
         setting = f"{GIVENS} givens, k = {CANDIDATES}, top-prob decoding, seed 0"
-        solutions = f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
+        solutions = (
+            f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
+        )
         reason = "No puzzle is solved with all latent tokens and wrong with none."
         caption = f"First of {count} generated puzzles ({setting}). {reason} {solutions}"
     problem = problems.take(slice(index, index + 1))
-    requests = [DecodeRequest(model, problem, SamplingConfig(latents, CANDIDATES)) for latents in WATCHED]
+    requests = [
+        DecodeRequest(model, problem, SamplingConfig(latents, CANDIDATES)) for latents in WATCHED
+    ]
     return [trace(request) for request in requests], caption
 
 
@@ -142,7 +148,11 @@ def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
         precision=config.precision,
         threads=config.threads,
     )
-    return full if config.scale == "full" else replace(full, steps=20, num_train=2_000, num_validation=64)
+    return (
+        full
+        if config.scale == "full"
+        else replace(full, steps=20, num_train=2_000, num_validation=64)
+    )
 
 
 def train(method: str, config: DemoConfig) -> Path:
@@ -150,7 +160,9 @@ def train(method: str, config: DemoConfig) -> Path:
     return fit(training(config, method))
 
 
-def measure(method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path) -> list[Row]:
+def measure(
+    method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path
+) -> list[Row]:
     """Return the method's rows in each setting. Append each to `results` when it is measured.
 
     On a CPU each thread measures rows of its own.
@@ -185,7 +197,10 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
     for run in runs:
         folder = bundled / f"{TASK}-{run.name}"
         net = from_pretrained(run).bfloat16().float()
-        description = {**read_description(run, "config.json", "run"), "fingerprint": fingerprint(net)}
+        description = {
+            **read_description(run, "config.json", "run"),
+            "fingerprint": fingerprint(net),
+        }
         save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
         settings: Settings = (*DIAL, ("top_prob", DEFAULT_CANDIDATES))
         if run.name in ("arm", "ar-mtp"):
@@ -203,7 +218,9 @@ def reference_rows(bundled: Path) -> list[Row]:
     Speeds are left out, because they were measured on other hardware.
     """
     rows = [row for row in read_results(bundled / "results.jsonl") if row["task"] == TASK]
-    kept = [row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)]
+    kept = [
+        row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)
+    ]
     for row in kept:
         row.pop("seconds", None)
         row.pop("samples_per_second", None)
@@ -213,7 +230,9 @@ def reference_rows(bundled: Path) -> list[Row]:
 def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:
     """Draw STEM.png and STEM.svg: scdm in top-prob order against n, with mdm and sidm in the same order."""
     curve = [row for row in rows if row["order"] == "top_prob" and row["candidates"] == CANDIDATES]
-    lines = [row for row in references if row["order"] == "top_prob" and row["method"] in ("mdm", "sidm")]
+    lines = [
+        row for row in references if row["order"] == "top_prob" and row["method"] in ("mdm", "sidm")
+    ]
     title = "More latent tokens, more valid boards: one SCDM, n set at inference"
     samples = f"{curve[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
     caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}, {samples}"

@@ -38,7 +38,16 @@ from latent_tokens.keywords import TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub import push_to_hub, save_pretrained
-from latent_tokens.tasks import Examples, Language, Task, Text, Tokens, check_instance, errors_of, joined
+from latent_tokens.tasks import (
+    Examples,
+    Language,
+    Task,
+    Text,
+    Tokens,
+    check_instance,
+    errors_of,
+    joined,
+)
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
 from latent_tokens.training.loop import fit
@@ -61,11 +70,13 @@ class Samples:
 
     tokens: Tokens  # (N, L)
     text: list[str]
-    valid: NDArray[np.bool_] | None  # (N,), whether the task's `verify` finds no error; None for text
+    # (N,), whether the task's `verify` finds no error; None for text
+    valid: NDArray[np.bool_] | None
     tokens_processed: NDArray[np.int64]  # (N,), summed over steps
     order: NDArray[np.int64]  # (N, L): positions as decoded, after the given ones
     forward_passes: int  # the largest number of steps of a sample
-    off_distribution: bool = False  # whether n leaves out masked tokens that each input had in training
+    # Whether n leaves out masked tokens that each input had in training
+    off_distribution: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,9 @@ class ResultTable:
         try:
             import pandas
         except ImportError:
-            raise ValueError("to_pandas: pandas is not installed. Use pip install pandas.") from None
+            raise ValueError(
+                "to_pandas: pandas is not installed. Use pip install pandas."
+            ) from None
         return pandas.DataFrame(self.rows)
 
 
@@ -116,7 +129,9 @@ def problems_of(
     if num_samples is not None:
         check_int("num_samples", num_samples, 1)
     if prompt is None and known is not None:
-        raise ValueError("known: there is no prompt. Pass tokens of the same shape, or leave known out.")
+        raise ValueError(
+            "known: there is no prompt. Pass tokens of the same shape, or leave known out."
+        )
     if prompt is None and isinstance(task, Task):
         return make_problems(task, num_samples or 1, seed)
     if prompt is None:
@@ -141,10 +156,13 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     examples = complete_examples(task, prompt)
     if examples is not None:
         if known is not None:
-            raise ValueError("known: is for token ids, and this prompt has its given tokens. Leave it out.")
+            raise ValueError(
+                "known: is for token ids, and this prompt has its given tokens. Leave it out."
+            )
         return examples
 
-    # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored text.
+    # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored
+    # text.
     tokens = tensor_of(prompt)
     if tokens.is_floating_point() or tokens.dtype == torch.bool:
         raise ValueError(f"prompt of {tokens.dtype}: must be text, or token ids")
@@ -153,7 +171,11 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     if tokens.dim() == 1:
         tokens = tokens[None]
         given = given.reshape(1, -1)
-    if tokens.shape[1:] != (task.length,) or given.shape != tokens.shape or given.dtype != torch.bool:
+    if (
+        tokens.shape[1:] != (task.length,)
+        or given.shape != tokens.shape
+        or given.dtype != torch.bool
+    ):
         shapes = f"tokens {tuple(tokens.shape)}, known {tuple(given.shape)} of {given.dtype}"
         raise ValueError(f"{shapes}: must be (N, {task.length}), known of bool")
     if known is None and given.all():
@@ -223,13 +245,13 @@ class Model:
         Sample i depends on (seed, i) only.
 
         Args:
-            prompt: a problem as text, several, `Examples` or items of them, or token ids (N, L). None makes
-                problems of the test split, or texts without a prompt.
+            prompt: a problem as text, several, `Examples` or items of them, or token ids (N, L).
+                None makes problems of the test split, or texts without a prompt.
             known: for token ids, true at given positions. None: all that are not MASK.
             num_samples: the number of samples, by default 1. Several prompts have one each.
-            **settings: any field of `SamplingConfig` (`latents=4`, `order="uniform"`, `seed=1`), or a
-                function for a field of `Decoding` (`confidence=margin`). The defaults are those of
-                `latent-tokens sample`.
+            **settings: any field of `SamplingConfig` (`latents=4`, `order="uniform"`, `seed=1`), or
+                a function for a field of `Decoding` (`confidence=margin`). The defaults are those
+                of `latent-tokens sample`.
 
         Raises:
             ValueError: a setting or the prompt does not suit the model.
@@ -284,7 +306,9 @@ class Model:
             )
         else:
             rows = evaluate(self.net, cast(Task, self.task), config)
-        title = f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
+        title = (
+            f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
+        )
         return ResultTable(rows, title)
 
     def save_pretrained(
@@ -319,7 +343,8 @@ class Model:
         Args:
             name: OWNER/NAME on the hub.
             dtype, license: as those of `save_pretrained`.
-            private, token, revision, create_pr, commit_message: as the library of the hub defines them.
+            private, token, revision, create_pr, commit_message: as the library of the hub defines
+                them.
 
         Example:
             model.push_to_hub("me/six", private=True)
@@ -344,14 +369,20 @@ class Model:
         """
         for name in settings:
             check_choice("setting", name, FOR_SAMPLING)
-        functions = {name: settings[name] for name in settings.keys() & FUNCTIONS if callable(settings[name])}
+        functions = {
+            name: settings[name] for name in settings.keys() & FUNCTIONS if callable(settings[name])
+        }
         named = {name: value for name, value in settings.items() if name not in functions}
         if "confidence" in named:
-            raise ValueError(f"confidence={named['confidence']}: must be a function. Use order='margin'.")
+            raise ValueError(
+                f"confidence={named['confidence']}: must be a function. Use order='margin'."
+            )
         config = SamplingConfig(**named)
         decoding = decoding_for(self.method, self.task, config)
         policy = EvalConfig(
-            latent_policy=config.latent_policy, seed=config.seed, off_distribution=config.off_distribution
+            latent_policy=config.latent_policy,
+            seed=config.seed,
+            off_distribution=config.off_distribution,
         )
         check_policy(self.method, policy, [functions.get("latents", config.latents)])
         decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
@@ -371,9 +402,10 @@ def load(
 
     Args:
         folder_or_name: the directory or name.
-        task: the task that it learned, if that is your own: an object, or module:Name. None: the one that the
-            directory names.
-        method: its method, if that has functions of your own, as module:name. None: the one of the directory.
+        task: the task that it learned, if that is your own: an object, or module:Name. None: the
+            one that the directory names.
+        method: its method, if that has functions of your own, as module:name. None: the one of the
+            directory.
         base: the model that a LoRA adapter belongs to, as for `from_pretrained`.
 
     Raises:

@@ -38,14 +38,18 @@ def load_plugin(kind: Kind, name: str) -> object:
     Raises:
         ValueError: the module cannot be imported, or has no such attribute.
     """
-    module_name, _, attribute = (name if is_dotted(name) else installed(kind)[name].value).partition(":")
+    module_name, _, attribute = (
+        name if is_dotted(name) else installed(kind)[name].value
+    ).partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")]):
         raise ValueError(f"{kind}={name}: is not of the form module:Name, such as my_module:MyTask")
     value: object = imported(kind, name, module_name)
     for part in attribute.split("."):
         if not hasattr(value, part):
             hint = did_you_mean(part, vars(value))
-            raise ValueError(f"{kind}={name}: {module_name} has no {attribute}{hint or '. Check its name.'}")
+            raise ValueError(
+                f"{kind}={name}: {module_name} has no {attribute}{hint or '. Check its name.'}"
+            )
         value = getattr(value, part)
     return value
 
@@ -57,14 +61,20 @@ def imported(kind: Kind, name: str, module_name: str) -> ModuleType:
     try:
         return import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+        if error.name is not None and (
+            module_name == error.name or module_name.startswith(f"{error.name}.")
+        ):
             places = "neither in the current directory nor installed"
             raise ValueError(
                 f"{kind}={name}: the module {module_name} is {places}. Check its name."
             ) from None
-        raise ValueError(f"{kind}={name}: needs {error.name}, which is not installed. Install it.") from error
+        raise ValueError(
+            f"{kind}={name}: needs {error.name}, which is not installed. Install it."
+        ) from error
     except Exception as error:
         last = extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {first_line(error)}"
         fault = f"{Path(last.filename).name}, line {last.lineno}"
-        raise ValueError(f"{kind}={name}: cannot be imported ({problem}, in {fault}). Correct it.") from error
+        raise ValueError(
+            f"{kind}={name}: cannot be imported ({problem}, in {fault}). Correct it."
+        ) from error

@@ -30,7 +30,8 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     import torch
     from accelerate import Accelerator
 
-    # Without an accelerator, Accelerate leaves the processes separate unless it is told to use the CPU.
+    # Without an accelerator, Accelerate leaves the processes separate unless it is told to use the
+    # CPU.
     on_cpu = not torch.accelerator.is_available()
     return Accelerator(cpu=on_cpu, log_with=tracker, project_dir=folder)
 

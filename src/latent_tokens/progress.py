@@ -20,7 +20,8 @@ Advance = Callable[[int, str], None]
 def progress(description: str, total: int | None, done: int = 0) -> Iterator[Advance]:
     """Yield advance(steps, figures), which moves a progress bar.
 
-    Without a terminal there is no bar. The figures are printed at each tenth of the total, if there is one.
+    Without a terminal there is no bar. The figures are printed at each tenth of the total, if there
+    is one.
 
     Example:
         with progress("scdm on sudoku-6", total=100) as advance:

@@ -34,7 +34,8 @@ def write_atomic(contents: dict[Path, bytes]) -> None:
     """Write each content to its path, all of them or none.
 
     Raises:
-        OSError: a file cannot be written, for example on a full disk. The files from before are unchanged.
+        OSError: a file cannot be written, for example on a full disk. The files from before are
+            unchanged.
 
     Example:
         write_atomic({Path("run/config.json"): b"{}", Path("run/notes.txt"): b"..."})
@@ -165,7 +166,9 @@ def append_line(path: Path, row: Mapping[str, object]) -> None:
                 file.truncate(start)
                 raise
     except OSError as error:
-        problem = f"the row cannot be written ({error.strerror}), and the rows before it are complete"
+        problem = (
+            f"the row cannot be written ({error.strerror}), and the rows before it are complete"
+        )
         raise OSError(f"{path}: {problem}. {hint_for(error)}") from error
 
 
@@ -234,7 +237,9 @@ def read_description(
         raise ValueError(f"{path}: corrupt ({error}). {hint}") from None
     if stored != FORMAT:
         ours = f"latent-tokens {package_version()} reads format {FORMAT}"
-        raise ValueError(f"{path}: format {stored}, and {ours}. Use the version that wrote it, or: {hint}")
+        raise ValueError(
+            f"{path}: format {stored}, and {ours}. Use the version that wrote it, or: {hint}"
+        )
     missing = [key for key in needed if key not in content]
     if missing:
         raise ValueError(f"{path}: corrupt ({', '.join(missing)} is missing). {hint}")
@@ -279,7 +284,9 @@ def source_commit() -> str | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(PACKAGE), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
 
     try:
         if not git("ls-files", "__init__.py"):

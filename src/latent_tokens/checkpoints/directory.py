@@ -26,7 +26,12 @@ from latent_tokens.checkpoints.hugging_face import (
     is_of_transformers,
     open_hf_run,
 )
-from latent_tokens.checkpoints.stored_methods import check_loaded, load_method, method_from, method_to
+from latent_tokens.checkpoints.stored_methods import (
+    check_loaded,
+    load_method,
+    method_from,
+    method_to,
+)
 from latent_tokens.checks import check_choice, check_int, check_min, is_whole
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
@@ -39,7 +44,8 @@ from latent_tokens.tasks import Language, Solvable, Text, described, differing_s
 
 OWN = "own"  # the network of config.json that only its user can build
 OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
-OPTIONAL = ("parts", "answer_tokens")  # entries of a `Transformer` in config.json that may be missing
+# Entries of a `Transformer` in config.json that may be missing
+OPTIONAL = ("parts", "answer_tokens")
 CORRUPT = (KeyError, TypeError, ValueError, AttributeError, RuntimeError)
 
 
@@ -53,8 +59,8 @@ def save_pretrained(
 ) -> None:
     """Write config.json and model.safetensors, in `dtype` if it is set.
 
-    The inner network of a wrapper is saved. `about` is added to the config, and `beside` are other files.
-    Existing files stay if an error is raised.
+    The inner network of a wrapper is saved. `about` is added to the config, and `beside` are other
+    files. Existing files stay if an error is raised.
 
     Args:
         net: the network, also in a wrapper.
@@ -102,7 +108,9 @@ def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
     if isinstance(net, Transformer):
-        entry = {"size": asdict(net.size)} | {name: getattr(net, name) for name in OF_TRANSFORMER[1:]}
+        entry = {"size": asdict(net.size)} | {
+            name: getattr(net, name) for name in OF_TRANSFORMER[1:]
+        }
         entry |= {name: getattr(net, name) for name in OPTIONAL if getattr(net, name) is not None}
     elif isinstance(net, HuggingFaceDenoiser):
         entry = describe_hf_run(net)
@@ -116,14 +124,18 @@ def check_attributes(net: nn.Module) -> None:
     """Raise ValueError if a network lacks an attribute that evaluation and config.json need."""
     for name in ("method", "vocab_size", "max_length"):
         if getattr(net, name, None) is None:
-            raise ValueError(f"net.{name} is None: set it to the {name} that the net was trained with")
+            raise ValueError(
+                f"net.{name} is None: set it to the {name} that the net was trained with"
+            )
 
 
 Net = TypeVar("Net", bound=nn.Module)
 
 
 @overload
-def from_pretrained(folder_or_name: str | Path, *, base: str | Path | None = None) -> Transformer: ...
+def from_pretrained(
+    folder_or_name: str | Path, *, base: str | Path | None = None
+) -> Transformer: ...
 
 
 @overload
@@ -135,21 +147,22 @@ def from_pretrained(
 ) -> nn.Module:
     """Return the model of a directory or of a name.
 
-    A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a run
-    directory, or one that `save_pretrained` wrote.
+    A name is that of a bundled model or, as OWNER/NAME, of the Hugging Face Hub. A directory is a
+    run directory, or one that `save_pretrained` wrote.
 
-    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`. It is a
-    `HuggingFaceDenoiser` if that was trained, or imported.
+    The model is on the CPU, in float32 and in eval mode, with `.mask_id`, `.method` and `.folder`.
+    It is a `HuggingFaceDenoiser` if that was trained, or imported.
 
     Args:
         folder_or_name: the directory or name.
-        net: the network that receives the weights, in its precision and on its device. A run that trained a
-            network of your own needs it. None builds the network.
-        base: the model of transformers that a LoRA adapter belongs to, by directory or name. None is the one
-            that it was trained with.
+        net: the network that receives the weights, in its precision and on its device. A run that
+            trained a network of your own needs it. None builds the network.
+        base: the model of transformers that a LoRA adapter belongs to, by directory or name. None
+            is the one that it was trained with.
 
     Raises:
-        ValueError: the directory is missing, incomplete, corrupt, of another version or of another network.
+        ValueError: the directory is missing, incomplete, corrupt, of another version or of another
+            network.
 
     Example:
         >>> from_pretrained("sudoku-6-scdm").max_length
@@ -175,7 +188,9 @@ def from_pretrained(
         return open_hf_run(config, folder, base)
     stored = shapes_of(weights)
     if has_lora(stored):
-        raise ValueError(f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=...")
+        raise ValueError(
+            f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=..."
+        )
     try:
         layers = config["model"]["size"]["layers"]
         if isinstance(layers, int) and layers > len(stored):
@@ -204,7 +219,9 @@ def check_can_build(config: Entries, folder: Path) -> None:
     model = config.get("model")
     if isinstance(model, dict) and model.get("network") == OWN:
         problem = f"holds weights of your own network {str(model.get('class'))[:80]}"
-        raise ValueError(f"{folder}: {problem}. Give it in Python: from_pretrained({str(folder)!r}, net=...)")
+        raise ValueError(
+            f"{folder}: {problem}. Give it in Python: from_pretrained({str(folder)!r}, net=...)"
+        )
 
 
 def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
@@ -215,9 +232,13 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     """
     inner: Any = unwrap(net)
     if is_hf_run(config) and "adapter" in config["model"]:
-        raise ValueError(f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead.")
+        raise ValueError(
+            f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead."
+        )
     if is_for_transformers(config):
-        raise ValueError(f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out.")
+        raise ValueError(
+            f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out."
+        )
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])
@@ -250,7 +271,9 @@ def adopt(net: nn.Module, numbers: Mapping[str, int], holder: str) -> None:
             fix = "Use a larger model"
             raise ValueError(f"net.{name}={value}: must be at least {number} for {holder}. {fix}.")
         if not is_hf and value != number:
-            raise ValueError(f"net.{name}={value}: must be {number} for {holder}. Build the net for it.")
+            raise ValueError(
+                f"net.{name}={value}: must be {number} for {holder}. Build the net for it."
+            )
         setattr(net, name, number)
     vocab_size = numbers["vocab_size"]
     mask_id = getattr(net, "mask_id", None)
@@ -293,7 +316,9 @@ OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
 """Settings of our tasks that a model and its task must share. How puzzles are made may differ."""
 
 
-def model_of(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
+def model_of(
+    run: str | Path, method: str | None = None, base: str | Path | None = None
+) -> Transformer:
     """Return the model of a run directory or a bundled model, on the fastest device available.
 
     Args:
@@ -307,7 +332,9 @@ def model_of(run: str | Path, method: str | None = None, base: str | Path | None
     return opened(run, method, base).to(fastest_device())
 
 
-def opened(run: str | Path, method: str | None = None, base: str | Path | None = None) -> Transformer:
+def opened(
+    run: str | Path, method: str | None = None, base: str | Path | None = None
+) -> Transformer:
     """Return the model of `model_of`, on the CPU. Raise as it does."""
     loaded = None if method is None else load_method(method)
     net = from_pretrained(run, base=base)
@@ -319,7 +346,9 @@ def opened(run: str | Path, method: str | None = None, base: str | Path | None =
 def check_method(name: str, typed: Method, trained: Method) -> None:
     """Raise ValueError if the typed method, of this name, is not the one that a model was trained with."""
     if typed != trained:
-        raise ValueError(f"method={name}: the model has another method, {name_of(trained)}. Leave it out.")
+        raise ValueError(
+            f"method={name}: the model has another method, {name_of(trained)}. Leave it out."
+        )
 
 
 def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
@@ -330,13 +359,16 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
         name: the typed name of the task. None: that of the model.
 
     Raises:
-        ValueError: the task cannot be made from its description, or is another one than the typed one.
+        ValueError: the task cannot be made from its description, or is another one than the typed
+            one.
     """
     if name is not None:
         task = named(name)
         check_learned(name, task, folder)
         if not isinstance(task, Solvable | Text):
-            raise ValueError(f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase.")
+            raise ValueError(
+                f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase."
+            )
         return task
     config = read_description(folder, "config.json", "model")
     if "imported" in config and "task" not in config:
@@ -367,7 +399,8 @@ def check_learned(name: str, task: Language, folder: Path) -> None:
     Args:
         name: the name of the task, as it was given.
         task: the task.
-        folder: the run directory of the model. Without a task in its description nothing is compared.
+        folder: the run directory of the model. Without a task in its description nothing is
+            compared.
     """
     learned = read_description(folder, "config.json", "model").get("task")
     if not isinstance(learned, dict):
@@ -379,5 +412,7 @@ def check_learned(name: str, task: Language, folder: Path) -> None:
     for setting, (value, other) in differing_settings(task, learned).items():
         if is_own or setting in OF_SEQUENCES:
             problem = f"has {setting}={value}, and the model learned {setting}={other}"
-            fix = "Name an instance with this setting, as module:name." if is_own else "Leave it out."
+            fix = (
+                "Name an instance with this setting, as module:name." if is_own else "Leave it out."
+            )
             raise ValueError(f"task={name}: {problem}. {fix}")

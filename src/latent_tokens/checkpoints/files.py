@@ -48,13 +48,19 @@ def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def tensors_to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+def tensors_to_bytes(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> bytes:
     """Return a .safetensors file with the hash of the tensors. Equal tensors give equal bytes."""
     content = save(without_sharing(tensors))
     start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
     known = {"format": "pt", SHA256: tensors_sha256(tensors), **(metadata or {})}
-    # safetensors writes several entries of metadata in an order that differs from process to process.
-    header = {"__metadata__": dict(sorted(known.items())), **json.loads(content[LENGTH_BYTES:start])}
+    # safetensors writes several entries of metadata in an order that differs from process to
+    # process.
+    header = {
+        "__metadata__": dict(sorted(known.items())),
+        **json.loads(content[LENGTH_BYTES:start]),
+    }
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % LENGTH_BYTES)
     return b"".join([len(text).to_bytes(LENGTH_BYTES, "little"), text, memoryview(content)[start:]])
@@ -105,11 +111,15 @@ def first_difference(
     shapes: Mapping[str, tuple[int, ...]], others: Mapping[str, tuple[int, ...]]
 ) -> str | None:
     """Return the first name, in alphabetical order, whose shape differs or is missing, or None."""
-    differing = (name for name in shapes.keys() | others.keys() if shapes.get(name) != others.get(name))
+    differing = (
+        name for name in shapes.keys() | others.keys() if shapes.get(name) != others.get(name)
+    )
     return min(differing, default=None)
 
 
-def check_equal_shapes(stored: Mapping[str, tuple[int, ...]], net: nn.Module, weights: Path) -> None:
+def check_equal_shapes(
+    stored: Mapping[str, tuple[int, ...]], net: nn.Module, weights: Path
+) -> None:
     """Raise ValueError with the first weight of a file whose shape is not that of the network."""
     shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
     if (name := first_difference(stored, shapes)) is not None:
@@ -211,8 +221,8 @@ CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 def fingerprint(net: Transformer) -> list[float]:
     """Return sums over the logits of a fixed small problem, with three sets of weights.
 
-    They tell whether weights, settings and code belong together. Raise ValueError if the logits are not
-    finite.
+    They tell whether weights, settings and code belong together. Raise ValueError if the logits are
+    not finite.
     """
     count = min(net.max_length, FINGERPRINT)
     device = net.head.weight.device
@@ -227,7 +237,8 @@ def fingerprint(net: Transformer) -> list[float]:
         attention.dense_mask(net.method.attention, layout),
     )
     waves = (
-        torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))) / logits.shape[-1] ** 0.5
+        torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4)))
+        / logits.shape[-1] ** 0.5
     )
     sums = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
     if not all(map(math.isfinite, sums)):

@@ -15,8 +15,10 @@ TOKENIZER_FILES = (
     "special_tokens_map.json",
     "chat_template.jinja",
 )
-FILES = ["config.json", "model.safetensors", "results.jsonl", *TOKENIZER_FILES]  # nothing that is executed
-REFUSED = (400, 401, 403, 404, 410)  # answers of a hub that is there: no such name, not yours to read
+# Nothing that is executed
+FILES = ["config.json", "model.safetensors", "results.jsonl", *TOKENIZER_FILES]
+# Answers of a hub that is there: no such name, not yours to read
+REFUSED = (400, 401, 403, 404, 410)
 
 
 def is_name(name: str) -> bool:
@@ -37,8 +39,8 @@ def fetch(
 ) -> Path:
     """Return the directory of a name on the hub, or its last fetched version if the hub is not reached.
 
-    `files` are the names of what is fetched, in a subfolder of the repository if one is named. Raises
-    ValueError if neither exists. Without a network it fails at once.
+    `files` are the names of what is fetched, in a subfolder of the repository if one is named.
+    Raises ValueError if neither exists. Without a network it fails at once.
     """
     from huggingface_hub import snapshot_download
 
@@ -55,7 +57,9 @@ def fetch(
         except Exception as error:  # of a hub or a network: anything
             reason = first_line(error)
             if getattr(getattr(error, "response", None), "status_code", None) in REFUSED:
-                raise ValueError(f"there is no such model, or you may not read it: {reason}") from None
+                raise ValueError(
+                    f"there is no such model, or you may not read it: {reason}"
+                ) from None
     try:
         return Path(download(local_files_only=True))
     except Exception:
@@ -65,8 +69,8 @@ def fetch(
 def check_links(folder: Path, names: Iterable[str]) -> None:
     """Raise ValueError if a file of a model directory is a link that leaves it.
 
-    Otherwise a directory of someone else could have any file of this computer copied. The links of the hub's
-    cache, to blobs of the same repository, are allowed.
+    Otherwise a directory of someone else could have any file of this computer copied. The links of
+    the hub's cache, to blobs of the same repository, are allowed.
     """
     resolved = folder.resolve()
     blobs = resolved.parent.parent / "blobs" if resolved.parent.name == "snapshots" else resolved

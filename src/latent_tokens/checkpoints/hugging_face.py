@@ -35,7 +35,13 @@ from latent_tokens.checkpoints.layouts import (
 )
 from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checks import check_int, first_line
-from latent_tokens.network.hf import FAMILIES, Adapter, HuggingFaceDenoiser, add_lora, freeze_embeddings
+from latent_tokens.network.hf import (
+    FAMILIES,
+    Adapter,
+    HuggingFaceDenoiser,
+    add_lora,
+    freeze_embeddings,
+)
 from latent_tokens.storage import Json
 
 if TYPE_CHECKING:
@@ -87,17 +93,20 @@ def is_for_transformers(config: Entries) -> bool:
     return is_hf_run(config) and not {"config", "adapter"} & config["model"].keys()
 
 
-def open_hf_run(config: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:
+def open_hf_run(
+    config: Entries, folder: Path, base: str | Path | None = None
+) -> HuggingFaceDenoiser:
     """Return the network of a directory in eval mode, with its weights, method and folder.
 
     Args:
         config: its config.json.
         folder: the directory.
-        base: the model that an adapter belongs to. None is the directory or name that it was trained with.
+        base: the model that an adapter belongs to. None is the directory or name that it was
+            trained with.
 
     Raises:
-        ValueError: transformers or peft is not installed, the directory is corrupt, or the base is missing or
-            another one.
+        ValueError: transformers or peft is not installed, the directory is corrupt, or the base is
+            missing or another one.
     """
     check_installed(str(folder))
     weights = folder / "model.safetensors"
@@ -118,12 +127,14 @@ def open_hf_run(config: Entries, folder: Path, base: str | Path | None = None) -
     return net.eval()
 
 
-def build_hf_run(entry: Entries, folder: Path, base: str | Path | None = None) -> HuggingFaceDenoiser:
+def build_hf_run(
+    entry: Entries, folder: Path, base: str | Path | None = None
+) -> HuggingFaceDenoiser:
     """Return the network of an entry of config.json, without its trained weights.
 
     Args:
-        entry: what `describe_hf_run` returned. Without "config" and "adapter", transformers can open the
-            directory, and the network has its weights.
+        entry: what `describe_hf_run` returned. Without "config" and "adapter", transformers can
+            open the directory, and the network has its weights.
         folder: the directory.
         base: the model that an adapter belongs to. None is the one of the entry.
 
@@ -175,8 +186,12 @@ def untrained_model(entry: Entries) -> PreTrainedModel:
 
     config = entry["config"]
     if config["model_type"] not in FAMILIES:
-        raise ValueError(f"model_type={str(config['model_type'])[:80]}: not a model that is tested.")
-    reader = AutoModelForMaskedLM if entry["class"].endswith("ForMaskedLM") else AutoModelForCausalLM
+        raise ValueError(
+            f"model_type={str(config['model_type'])[:80]}: not a model that is tested."
+        )
+    reader = (
+        AutoModelForMaskedLM if entry["class"].endswith("ForMaskedLM") else AutoModelForCausalLM
+    )
     with torch.random.fork_rng():
         model = reader.from_config(AutoConfig.for_model(**config))  # type: ignore[no-untyped-call]
         return cast("PreTrainedModel", model)
@@ -186,7 +201,9 @@ def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
     """Raise ValueError unless the weights of a file are those of an entry. No weight is allocated."""
     stored = shapes_of(weights)
     if entry["config"].get("num_hidden_layers", 0) > len(stored):
-        raise ValueError(f"{folder / 'config.json'}: corrupt, it has more layers than {weights} has weights.")
+        raise ValueError(
+            f"{folder / 'config.json'}: corrupt, it has more layers than {weights} has weights."
+        )
     with torch.device("meta"):
         net = build_hf_run(entry, folder)
     check_equal_shapes(stored, net, weights)
@@ -205,20 +222,22 @@ def from_transformers(
 ) -> HuggingFaceDenoiser:
     """Return the language model of a directory that `transformers` wrote, or of a name on the hub.
 
-    It is on the CPU, in float32 and in eval mode. Code in the directory is never run: the architecture must
-    be one of `transformers` itself, or that of a published masked diffusion model which equals one: LLaDA,
-    Dream, Open-dCoder, WeDLM, SDAR, Tiny-A2D, DiffuGPT or ModernBERT-chat. Such a model has its own method.
+    It is on the CPU, in float32 and in eval mode. Code in the directory is never run: the
+    architecture must be one of `transformers` itself, or that of a published masked diffusion model
+    which equals one: LLaDA, Dream, Open-dCoder, WeDLM, SDAR, Tiny-A2D, DiffuGPT or ModernBERT-chat.
+    Such a model has its own method.
 
     Args:
         folder_or_name: the directory, or OWNER/NAME.
-        mask_token: MASK, as an id or as the text of a token in tokenizer.json. "new" adds a row to the
-            embeddings. None: that of a published masked diffusion model.
-        readout: that of `HuggingFaceDenoiser`. A shifted one has no MASK, so `mask_token` is "new". None:
+        mask_token: MASK, as an id or as the text of a token in tokenizer.json. "new" adds a row to
+            the embeddings. None: that of a published masked diffusion model.
+        readout: that of `HuggingFaceDenoiser`. A shifted one has no MASK, so `mask_token` is "new".
+            None:
             that of the published model, else "in_place".
 
     Raises:
-        ValueError: transformers is not installed, the directory is missing, incomplete or not supported, or
-            it has no such token.
+        ValueError: transformers is not installed, the directory is missing, incomplete or not
+            supported, or it has no such token.
 
     Example::
 
@@ -310,7 +329,9 @@ def check_installed(name: str | Path) -> None:
 
 def written_here(folder: Path) -> ValueError:
     """Return the error for a directory of this package, which has its own reader."""
-    return ValueError(f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r}).")
+    return ValueError(
+        f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r})."
+    )
 
 
 def is_of_transformers(folder: Path) -> bool:
@@ -345,13 +366,17 @@ def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") ->
 
     file = folder / "tokenizer.json"
     if not file.is_file():
-        raise ValueError(f"{name}={mask_token}: {file} is missing. Use the id of the token, or {name}='new'.")
+        raise ValueError(
+            f"{name}={mask_token}: {file} is missing. Use the id of the token, or {name}='new'."
+        )
     try:
         mask_id: int | None = Tokenizer.from_file(str(file)).token_to_id(mask_token)
     except Exception as error:  # the type that tokenizers raises
         raise ValueError(f"{file}: corrupt ({first_line(error)}). Copy it again.") from None
     if mask_id is None:
-        raise ValueError(f"{name}={mask_token}: not a token of {file}. Use a reserved one, or {name}='new'.")
+        raise ValueError(
+            f"{name}={mask_token}: not a token of {file}. Use a reserved one, or {name}='new'."
+        )
     return mask_id
 
 
@@ -361,7 +386,9 @@ def check_is_native(folder: Path) -> None:
     kind = kind_of(config)
     if kind in PUBLISHED and kind not in FAMILIES:
         problem = "is a published masked diffusion model, which has code of its own"
-        raise ValueError(f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR.")
+        raise ValueError(
+            f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR."
+        )
     if "format" in config and kind not in FAMILIES:
         raise written_here(folder)
 
@@ -390,7 +417,9 @@ def read_model(folder: Path) -> PreTrainedModel:
             output_loading_info=True,
         )
     except Exception as error:  # of files that others wrote: anything
-        raise ValueError(f"{folder}: cannot be read ({first_line(error)}). Download it again.") from None
+        raise ValueError(
+            f"{folder}: cannot be read ({first_line(error)}). Download it again."
+        ) from None
     missing = sorted(report["missing_keys"])
     if missing:
         raise ValueError(f"{folder}: incomplete, {missing[0]} is missing. Download it again.")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-# Entries of config.json that tell which code and files a model has. They do not describe the network.
+# Entries of config.json that tell which code and files a model has. They do not describe the
+# network.
 ABOUT_CODE = (
     "model_type",
     "architectures",
@@ -130,17 +131,22 @@ def copied_tokenizer(folder: Path) -> dict[str, bytes]:
         ValueError: a file is corrupt, or a link that leaves the directory.
     """
     check_links(folder, TOKENIZER_FILES)
-    files = {name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()}
+    files = {
+        name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()
+    }
     if CONFIG in files:
         config = tokenizer_config(folder)
-        files[CONFIG] = json_bytes({name: value for name, value in config.items() if name != "auto_map"})
+        files[CONFIG] = json_bytes(
+            {name: value for name, value in config.items() if name != "auto_map"}
+        )
     return files
 
 
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
-BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")  # constants that old versions stored
+# Constants that old versions stored
+BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
 
 
 def read_native(
@@ -173,7 +179,9 @@ def read_native(
     return model
 
 
-def skeleton_of(layout: PublishedLayout, settings: Mapping[str, Json], num_weights: int) -> PreTrainedModel:
+def skeleton_of(
+    layout: PublishedLayout, settings: Mapping[str, Json], num_weights: int
+) -> PreTrainedModel:
     """Return the model of a native class without values, so that nothing is allocated before a check.
 
     Args:
@@ -196,8 +204,12 @@ def skeleton_of(layout: PublishedLayout, settings: Mapping[str, Json], num_weigh
                 return native(native_config)
     except Exception as error:  # of values that others wrote: anything
         problem = f"not those of {class_name} ({first_line(error)})"
-        raise ValueError(f"config.json: corrupt, its settings are {problem}. Download it again.") from None
-    raise ValueError(f"incomplete, {num_weights} weights of {num_layers} layers. Download it again.")
+        raise ValueError(
+            f"config.json: corrupt, its settings are {problem}. Download it again."
+        ) from None
+    raise ValueError(
+        f"incomplete, {num_weights} weights of {num_layers} layers. Download it again."
+    )
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -211,7 +223,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         shard_of = read_json(folder / INDEX).get("weight_map")
         shards = set(map(str, shard_of.values())) if isinstance(shard_of, dict) else set()
         if not shards or any(Path(name).name != name for name in shards):
-            raise ValueError(f"{folder / INDEX}: corrupt (its weight_map has no shards). Download it again.")
+            raise ValueError(
+                f"{folder / INDEX}: corrupt (its weight_map has no shards). Download it again."
+            )
     weights = dict[str, Tensor]()
     for name in sorted(shards):
         if not (folder / name).is_file():
@@ -243,9 +257,13 @@ def renamed(
         for pattern, replacement in layout.weights:
             native_name = re.sub(pattern, replacement, native_name)
         if native_name not in known:
-            raise ValueError(f"{name:.80} is not a weight of {class_name}. Use a checkpoint of this layout.")
+            raise ValueError(
+                f"{name:.80} is not a weight of {class_name}. Use a checkpoint of this layout."
+            )
         if native_name in native:
-            raise ValueError(f"{name} and another are the same weight of {class_name}. Remove one of them.")
+            raise ValueError(
+                f"{name} and another are the same weight of {class_name}. Remove one of them."
+            )
         if not tensor.is_floating_point():
             raise ValueError(f"{name} has the type {tensor.dtype}. Use weights in bf16 or fp32.")
         native[native_name] = tensor
@@ -260,7 +278,8 @@ def with_tied(weights: Mapping[str, Tensor], skeleton: PreTrainedModel) -> dict[
         skeleton: the model without values.
 
     Raises:
-        ValueError: a weight is missing, has another shape, or differs from the one that it is tied to.
+        ValueError: a weight is missing, has another shape, or differs from the one that it is tied
+            to.
     """
     names_of: dict[nn.Parameter, list[str]] = {}  # several names of one parameter are tied
     for name, parameter in skeleton.named_parameters(remove_duplicate=False):
@@ -274,7 +293,9 @@ def with_tied(weights: Mapping[str, Tensor], skeleton: PreTrainedModel) -> dict[
         for name in stored:
             shape, expected = tuple(weights[name].shape), tuple(parameter.shape)
             if shape != expected:
-                raise ValueError(f"{name} is {shape}, and {expected} by config.json. Download it again.")
+                raise ValueError(
+                    f"{name} is {shape}, and {expected} by config.json. Download it again."
+                )
             if not torch.equal(weights[name], weights[stored[0]]):
                 problem = f"{name} differs from {stored[0]}, and config.json ties them"
                 raise ValueError(f"{problem}. Set tie_word_embeddings to false.")
@@ -345,10 +366,7 @@ LLADA_WEIGHTS = (
 
 
 # DiffuGPT is saved as GPT-2, or inside the module that its authors train.
-DIFFUGPT_WEIGHTS = (
-    (r"^denoise_model\.", "transformer."),
-    (r"^embed_tokens\.", "transformer.wte."),
-)
+DIFFUGPT_WEIGHTS = ((r"^denoise_model\.", "transformer."), (r"^embed_tokens\.", "transformer.wte."))
 
 
 ONE_WINDOW: Mapping[str, tuple[Json, ...]] = {"use_sliding_window": (False, None)}
@@ -368,12 +386,14 @@ class PublishedLayout:
         method: the entry of METHODS. "block-mdm" has the block size of config.json.
         readout: as of `HuggingFaceDenoiser`.
         mask_id: MASK, if neither config.json nor the tokenizer names it.
-        only_with_mask: whether config.json is also that of an autoregressive model, which names no MASK.
+        only_with_mask: whether config.json is also that of an autoregressive model, which names no
+            MASK.
         only_if: entries of config.json that tell apart two layouts of one `model_type`.
         required: the allowed values of an entry of config.json. A missing entry is allowed.
-        needed: entries of config.json, or several of which one is needed. Other classes have other defaults.
-        settings: for each setting of the native class, the entry of config.json, or several, of which the
-            first that is set counts. None: config.json has the names of the native class.
+        needed: entries of config.json, or several of which one is needed. Other classes have other
+            defaults.
+        settings: for each setting of the native class, the entry of config.json, or several, of
+            which the first that is set counts. None: config.json has the names of the native class.
         weights: patterns of names of weights, and the native names.
     """
 
@@ -453,14 +473,11 @@ LAYOUTS = (
         needed=QWEN_NEEDED,
     ),
     PublishedLayout(
-        "Tiny-A2D",
-        "a2d-qwen3",
-        QWEN3,
-        mask_id=151669,
-        required=ONE_WINDOW,
-        needed=QWEN_NEEDED,
+        "Tiny-A2D", "a2d-qwen3", QWEN3, mask_id=151669, required=ONE_WINDOW, needed=QWEN_NEEDED
     ),
-    PublishedLayout("DiffuGPT", "gpt2", GPT2, readout="left", only_with_mask=True, weights=DIFFUGPT_WEIGHTS),
+    PublishedLayout(
+        "DiffuGPT", "gpt2", GPT2, readout="left", only_with_mask=True, weights=DIFFUGPT_WEIGHTS
+    ),
     PublishedLayout("ModernBERT-chat", "modernbert", MODERNBERT, only_with_mask=True),
 )
 

@@ -1,7 +1,8 @@
 """Published Eso-LM and MDLM checkpoints: how they are read, their settings, and the fold of adaLN.
 
-torch reads a .ckpt with `weights_only=True`: tensors, plain values, and nothing that runs. Every other class
-in it, such as OmegaConf's, becomes an inert stand-in, so that its package need not be installed.
+torch reads a .ckpt with `weights_only=True`: tensors, plain values, and nothing that runs. Every
+other class in it, such as OmegaConf's, becomes an inert stand-in, so that its package need not be
+installed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from latent_tokens.sizes import LONGEST, Size
 PREFIX = "backbone."
 BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the EMA
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
-BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}  # Eso-LM's diffusion_attn_mode
+# Eso-LM's diffusion_attn_mode
+BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}
 BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
 
 Kind = Literal["ema", "raw"]
@@ -70,7 +72,9 @@ def import_checkpoint(
         fix = "Leave it out, or name the .ckpt."
         raise ValueError(f"weights=raw: {source} is a directory, which has EMA weights only. {fix}")
     try:
-        checkpoint = read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
+        checkpoint = (
+            read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
+        )
         name = method or method_of(checkpoint.settings)
         net = folded(checkpoint)
     except (ValueError, RuntimeError) as error:
@@ -124,7 +128,9 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     content = read_torch(source)
     entries = content if isinstance(content, dict) else {}
     state = entries.get("state_dict")
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    if not isinstance(state, dict) or not all(
+        isinstance(tensor, Tensor) for tensor in state.values()
+    ):
         fix = "Name a Lightning checkpoint, or its directory."
         raise ValueError(f"{source.name} has no state_dict of tensors. {fix}")
     weights, left_out = backbone_of(state, needs_prefix=True)
@@ -135,7 +141,9 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
         averages = [tensor for tensor in shadow or () if isinstance(tensor, Tensor)]
         if len(averages) != len(names):
             number = len(averages) or "no"
-            raise ValueError(f"has {number} EMA weights for {len(names)} weights. Use --weights raw.")
+            raise ValueError(
+                f"has {number} EMA weights for {len(names)} weights. Use --weights raw."
+            )
         weights |= dict(zip(names, averages, strict=True))
     return Checkpoint(weights, settings_of(entries.get("hyper_parameters")), kind, left_out)
 
@@ -150,7 +158,13 @@ def read_folder(source: Path) -> Checkpoint:
     except FileNotFoundError:
         files = "A directory must have config.json and model.safetensors."
         raise ValueError(f"{name} is missing. {files}") from None
-    except (OSError, SafetensorError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (
+        OSError,
+        SafetensorError,
+        UnicodeDecodeError,
+        json.JSONDecodeError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"{name} is corrupt ({first_line(error)}). Download it again.") from None
     return Checkpoint(weights, settings, "ema", left_out)
 
@@ -162,15 +176,21 @@ def backbone_of(
 
     Raise ValueError if there are none, or one occurs twice.
     """
-    names = {name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights}
+    names = {
+        name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights
+    }
     prefixed = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
     kept = prefixed if prefixed or needs_prefix else list(names)
     backbone = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
     if not backbone:
-        raise ValueError(f"no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}")
+        raise ValueError(
+            f"no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}"
+        )
     if len(backbone) != len(kept):
         twice = next(name for name in kept if list(names.values()).count(names[name]) > 1)
-        raise ValueError(f"has a weight twice, {twice[:80]} and with another prefix. Save it again.")
+        raise ValueError(
+            f"has a weight twice, {twice[:80]} and with another prefix. Save it again."
+        )
     return backbone, tuple(name for name in names if name not in set(kept))
 
 
@@ -195,7 +215,10 @@ def settings_of(settings: Any) -> dict[str, Any]:
     config = entries_of(top["config"]) if isinstance(top.get("config"), dict) else top
     parts = (config, entries_of(config.get("model")), entries_of(config.get("algo")))
     return {
-        name: value for part in parts for name, value in part.items() if not isinstance(value, dict | Inert)
+        name: value
+        for part in parts
+        for name, value in part.items()
+        if not isinstance(value, dict | Inert)
     }
 
 
@@ -204,13 +227,19 @@ def method_of(settings: Mapping[str, Any]) -> str:
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
         if str(attention) not in BY_ATTENTION:
-            choices = f"one of {', '.join(BY_ATTENTION)}. Or name it with --method mdm, scdm or esolm."
+            choices = (
+                f"one of {', '.join(BY_ATTENTION)}. Or name it with --method mdm, scdm or esolm."
+            )
             raise ValueError(f"diffusion_attn_mode={str(attention)[:80]}: must be {choices}")
         return BY_ATTENTION[str(attention)]
     for key in ("name", "model_type", "parameterization", "architectures"):
         value = settings.get(key)
         for name in value if isinstance(value, list) else [value]:
-            known = re.sub(r"[-_ ]", "", str(name).lower()).removesuffix("config").removesuffix("formaskedlm")
+            known = (
+                re.sub(r"[-_ ]", "", str(name).lower())
+                .removesuffix("config")
+                .removesuffix("formaskedlm")
+            )
             if known in BY_NAME:
                 return BY_NAME[known]
     fix = "To import it, name it with --method mdm, scdm or esolm."
@@ -230,25 +259,34 @@ def folded(checkpoint: Checkpoint) -> Transformer:
     """Return the plain transformer that computes the same as a published network.
 
     Raises:
-        ValueError: it is another network, is conditioned on time, or has numbers that are not finite.
+        ValueError: it is another network, is conditioned on time, or has numbers that are not
+            finite.
     """
     # Its settings: nothing may depend on the noise level, and MASK is the last token.
     settings = checkpoint.settings
     for name in ("time_conditioning", "causal_attention"):
         if settings.get(name):
-            raise ValueError(f"{name}={settings[name]}: is not an Eso-LM or MDLM diffusion model that folds")
+            raise ValueError(
+                f"{name}={settings[name]}: is not an Eso-LM or MDLM diffusion model that folds"
+            )
     weights = dict(checkpoint.weights)
     frequencies = weights.pop(BUFFER, None)
     layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
-    embedding, inner = (weights.get(name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight"))
+    embedding, inner = (
+        weights.get(name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
+    )
     if embedding is None or inner is None or embedding.dim() != 2 or inner.dim() != 2:
-        raise ValueError("has no vocab_embed and sigma_map: is not an Eso-LM or MDLM diffusion model")
+        raise ValueError(
+            "has no vocab_embed and sigma_map: is not an Eso-LM or MDLM diffusion model"
+        )
     (rows, width), (cond, waves) = embedding.shape, inner.shape
     size = Size(width, number_of(settings, ("n_heads",), width), layers)
     length = number_of(settings, ("model_length", "length"), LONGEST)
     for name, value in (("mask_index", rows - 1), ("n_blocks", layers)):
         if settings.get(name) not in (None, value):
-            raise ValueError(f"{name}={settings[name]} in its settings: must be {value}, by its weights")
+            raise ValueError(
+                f"{name}={settings[name]} in its settings: must be {value}, by its weights"
+            )
 
     # Its weights: their names and shapes, and the rotary embedding.
     expected = shapes(rows, width, layers, cond, waves)
@@ -259,14 +297,18 @@ def folded(checkpoint: Checkpoint) -> Transformer:
     half = width // size.heads // 2
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
     if frequencies is not None and not same_numbers(frequencies, ours):
-        raise ValueError(f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}, and no other is supported")
+        raise ValueError(
+            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}, and no other is supported"
+        )
 
     with torch.device("meta"):
         net = Transformer(size, rows - 1, length, positions="rotary", gelu="tanh")
     folded_weights = {name: tensor.float() for name, tensor in folding(weights, size)}
     for name, tensor in folded_weights.items():
         if not torch.isfinite(tensor).all():
-            problem = "is not finite: training diverged, the file is corrupt, or it is too large to fold"
+            problem = (
+                "is not finite: training diverged, the file is corrupt, or it is too large to fold"
+            )
             raise ValueError(f"{name} {problem}. Use another checkpoint.")
     net.load_state_dict(folded_weights, assign=True)
     return net.requires_grad_(True)
@@ -300,7 +342,11 @@ def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[st
         "sigma_map.mlp.0.bias": (cond,),
         "sigma_map.mlp.2.weight": (cond, cond),
         "sigma_map.mlp.2.bias": (cond,),
-        **{f"blocks.{number}.{name}": shape for number in range(layers) for name, shape in block.items()},
+        **{
+            f"blocks.{number}.{name}": shape
+            for number in range(layers)
+            for name, shape in block.items()
+        },
         "output_layer.norm_final.weight": (width,),
         "output_layer.linear.weight": (rows, width),
         "output_layer.linear.bias": (rows,),
@@ -329,7 +375,9 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
     yield "embedding.weight", take("vocab_embed.embedding")
     for number in range(size.layers):
         block = f"blocks.{number}"
-        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = constants(f"{block}.adaLN_modulation", 6)
+        shift, scale, gate, mlp_shift, mlp_scale, mlp_gate = constants(
+            f"{block}.adaLN_modulation", 6
+        )
         yield f"{block}.attention_norm.weight", take(f"{block}.norm1.weight") * (1 + scale)
         yield f"{block}.attention_norm.bias", shift
         yield f"{block}.qkv.weight", take(f"{block}.attn_qkv.weight")

@@ -16,7 +16,12 @@ from latent_tokens.storage import Json
 
 RULES = {
     rule.__name__: rule
-    for rule in (attention.bidirectional, attention.independent, attention.semi_causal, attention.causal)
+    for rule in (
+        attention.bidirectional,
+        attention.independent,
+        attention.semi_causal,
+        attention.causal,
+    )
 }
 ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 BUILT_IN = cast(dict[str, dict[str, Any]], {"order": ORDERS, "attention": RULES})
@@ -27,7 +32,8 @@ LOADED: dict[str, Any] = {}
 def load_method(name: str) -> Method:
     """Return the method of a name: of METHODS, of an installed package, or module:name of a module of yours.
 
-    Models with its functions can then be saved and loaded. Its `name` is the name unless it has one.
+    Models with its functions can then be saved and loaded. Its `name` is the name unless it has
+    one.
 
     Args:
         name: the name, or module:name.
@@ -60,10 +66,14 @@ def method_to(method: Method) -> dict[str, Json]:
     """
     values = {field.name: getattr(method, field.name) for field in fields(method)}
     later = {"depth": "all", "masked_slots": "in_order", "name": None}
-    row = {name: value for name, value in values.items() if name not in later or value != later[name]}
+    row = {
+        name: value for name, value in values.items() if name not in later or value != later[name]
+    }
     for field, known in BUILT_IN.items():
         functions = {**known, **LOADED}
-        stored = next((name for name, function in functions.items() if function == row[field]), None)
+        stored = next(
+            (name for name, function in functions.items() if function == row[field]), None
+        )
         if isinstance(row[field], (Blockwise, BlockCausal)):
             stored = row[field].__name__
         if stored is None:
@@ -80,7 +90,8 @@ def method_from(row: Entries) -> Method:
     """Return the Method of the entries that `method_to` returns."""
     check_loaded(row)
     functions = {
-        field: with_name(row[field]) or {**known, **LOADED}[row[field]] for field, known in BUILT_IN.items()
+        field: with_name(row[field]) or {**known, **LOADED}[row[field]]
+        for field, known in BUILT_IN.items()
     }
     return Method(**{**row, **functions})
 

@@ -66,5 +66,7 @@ def check_ratios(command: Bench) -> int:
     else:
         for name, ratio in ratios.items():
             fell = ": fell" if ratio < least[name] else ""
-            print(f"{name}: {ratio:.2f} (stored {STORED_RATIOS.get(name)}, least {least[name]:.2f}){fell}")
+            print(
+                f"{name}: {ratio:.2f} (stored {STORED_RATIOS.get(name)}, least {least[name]:.2f}){fell}"
+            )
     return int(any(ratio < least[name] for name, ratio in ratios.items()))

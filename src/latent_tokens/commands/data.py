@@ -46,7 +46,9 @@ def run_data(command: Data) -> int:
     folder = make_counted(config)
     task = None if config.task == Text.name else task_of(config)
     _, manifest = read_manifest(folder, task)
-    sizes = ", ".join(f"{split} {entry['examples']:,}" for split, entry in manifest["splits"].items())
+    sizes = ", ".join(
+        f"{split} {entry['examples']:,}" for split, entry in manifest["splits"].items()
+    )
     counts = [
         f"{manifest[name]:,} {name.replace('_', ' ')}"
         for name in ("repeated", "empty", "too_long")
@@ -64,10 +66,14 @@ def run_data(command: Data) -> int:
             "Name a .jsonl file itself."
         )
     for split, num_requested in manifest.get("smaller_than_asked", {}).items():
-        lines.append(f"{split} has fewer than {num_requested:,} examples: there are no more different ones")
+        lines.append(
+            f"{split} has fewer than {num_requested:,} examples: there are no more different ones"
+        )
     for split in SPLITS if "tokens" in manifest else ():
         if split not in manifest["splits"] and getattr(config, f"num_{split}") != 0:
-            lines.append(f"{split}: empty, there are too few documents. Use more text, or shorter documents.")
+            lines.append(
+                f"{split}: empty, there are too few documents. Use more text, or shorter documents."
+            )
     lines += [f"left out: {bad}" for bad in manifest.get("bad_rows", [])]
     for line in lines:
         CONSOLE.print(line, highlight=False, soft_wrap=True)
@@ -87,7 +93,8 @@ def show_data(command: Data) -> int:
     task = task_of(config)
     examples = preview(task, config, min(command.show or 1, MOST_SHOWN))
     for tokens, known in zip(examples.tokens, examples.known, strict=True):
-        if isinstance(task, Sudoku) and known.any():  # the other tasks show their prompts themselves
+        # The other tasks show their prompts themselves
+        if isinstance(task, Sudoku) and known.any():
             print(task.decode(tokens | ~known * NO_TOKEN), end="\n\n")
         print(task.decode(tokens), end="\n\n")
     return 0

@@ -51,7 +51,9 @@ def run_doctor(command: Doctor) -> int:
         text = f"{finding.verdict:8}{finding.about}: {finding.found}{fix}"
         print(json.dumps(asdict(finding)) if command.json else text, flush=True)
     if not command.json:
-        print(f"{problems} problem{'' if problems == 1 else 's'}" if problems else "no problems found")
+        print(
+            f"{problems} problem{'' if problems == 1 else 's'}" if problems else "no problems found"
+        )
     return 1 if problems else 0
 
 
@@ -62,7 +64,9 @@ def examine() -> Iterator[Finding]:
     try:
         package = distribution("latent-tokens")
     except PackageNotFoundError:
-        yield Finding("installation", "note", "is not installed", "pip install -e . checks its requirements")
+        yield Finding(
+            "installation", "note", "is not installed", "pip install -e . checks its requirements"
+        )
         return
     for requirement in map(Requirement, package.requires or []):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
@@ -70,7 +74,9 @@ def examine() -> Iterator[Finding]:
     try:
         yield from self_test()
     except Exception as error:  # a missing or broken library can raise anything
-        yield Finding("self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above")
+        yield Finding(
+            "self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above"
+        )
 
 
 def installed(requirement: Requirement) -> Finding:

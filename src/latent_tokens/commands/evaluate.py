@@ -71,7 +71,9 @@ def run_evaluate(command: Evaluate) -> int:
 
     task = learned_task(folder, command.task)
     check_settings(config, command.judge, net.method, task)
-    tracker: AbstractContextManager[Log | None] = resumed_tracker(folder) if command.track else nullcontext()
+    tracker: AbstractContextManager[Log | None] = (
+        resumed_tracker(folder) if command.track else nullcontext()
+    )
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
     with tracker as log:

@@ -113,7 +113,9 @@ def run_likelihood(command: Likelihood) -> int:
     for latents in command.latents or (None,):
         shown = shown_latents(net.method, Decoding(latents=latents))
         is_off = is_off_distribution(net.method, latents)
-        name = " ".join([f"{name_of(net.method)} n={labeled(shown, is_off)}", command.latent_policy or ""])
+        name = " ".join(
+            [f"{name_of(net.method)} n={labeled(shown, is_off)}", command.latent_policy or ""]
+        )
         with counting(f"likelihood, {name.strip()}", None) as report:
             nats = nats_along_orders(
                 net,
@@ -157,7 +159,9 @@ def read_examples(command: Likelihood, task: Text, mask_id: int) -> Examples:
     default = 64 if command.text is None else len(examples.tokens)
     examples = examples.take(evenly(len(examples.tokens), command.num_sequences or default))
     if not len(examples.tokens):
-        raise ValueError(f"{source}: is empty. Name a file with text, or a data set with a test split.")
+        raise ValueError(
+            f"{source}: is empty. Name a file with text, or a data set with a test split."
+        )
     if (examples.tokens == mask_id).any():
         problem = f"has token {mask_id}, which is MASK of the model, so it is never predicted"
         raise ValueError(f"{source}: {problem}. Remove it.")
@@ -195,4 +199,6 @@ def in_words(row: LikelihoodRow) -> str:
         interval = f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
     nats = f"{row['nats_per_token']:.4f} nats per token{error}"
     perplexity = f"perplexity {row['perplexity']:.2f}{interval}"
-    return f"{nats}, {perplexity}, {row['bits_per_byte']:.3f} bits per byte, {row['tokens']:,} tokens"
+    return (
+        f"{nats}, {perplexity}, {row['bits_per_byte']:.3f} bits per byte, {row['tokens']:,} tokens"
+    )

@@ -64,10 +64,14 @@ def run_lm_eval(command: LmEval) -> int:
     """Run `latent-tokens lm-eval`. Print the table of lm-eval and the likelihoods."""
     # Check the options and the installation.
     if processes.world_size() > 1:
-        raise ValueError(f"lm-eval runs in one process, and there are {processes.world_size()}. Start one.")
+        raise ValueError(
+            f"lm-eval runs in one process, and there are {processes.world_size()}. Start one."
+        )
     if not command.tasks:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
-    if command.out is not None and (command.out.is_dir() or not command.out.absolute().parent.is_dir()):
+    if command.out is not None and (
+        command.out.is_dir() or not command.out.absolute().parent.is_dir()
+    ):
         raise ValueError(f"out={command.out}: is not a file in a directory that exists. Name one.")
     try:
         from lm_eval import simple_evaluate
@@ -125,8 +129,8 @@ def run_lm_eval(command: LmEval) -> int:
 def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager:
     """Return a manager that knows the tasks. Raise ValueError if lm-eval does not know one.
 
-    The files of lm-eval's own tasks take seconds to read. They are read if the directory lacks one of the
-    tasks.
+    The files of lm-eval's own tasks take seconds to read. They are read if the directory lacks one
+    of the tasks.
     """
     from lm_eval.tasks import TaskManager
 
@@ -137,7 +141,10 @@ def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager
     manager = TaskManager(include_path=None if include_path is None else str(include_path))
     for task in tasks:
         if task not in manager.all_tasks:
-            hint = did_you_mean(task, manager.all_tasks) or ". Add --include-path with a directory of tasks."
+            hint = (
+                did_you_mean(task, manager.all_tasks)
+                or ". Add --include-path with a directory of tasks."
+            )
             raise ValueError(f"tasks={one_line(task, 100)}: not a task of lm-eval{hint}")
     return manager
 

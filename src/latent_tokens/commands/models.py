@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LENGTH = 1_024  # tokens
 WITHOUT_TOKENIZER = (
-    "without a tokenizer it cannot generate text: add --tokenizer gpt2, or a directory with a tokenizer"
+    "without a tokenizer it cannot generate text: "
+    "add --tokenizer gpt2, or a directory with a tokenizer"
 )
 
 
@@ -29,8 +30,8 @@ WITHOUT_TOKENIZER = (
 class Import:
     """Convert a published masked diffusion model into a model directory. Nothing in its files is executed.
 
-    It is that of Eso-LM or MDLM, or a directory of LLaDA, Dream, Open-dCoder, WeDLM, SDAR, Tiny-A2D, DiffuGPT
-    or ModernBERT-chat.
+    It is that of Eso-LM or MDLM, or a directory of LLaDA, Dream, Open-dCoder, WeDLM, SDAR,
+    Tiny-A2D, DiffuGPT or ModernBERT-chat.
 
     Examples:
         latent-tokens import model.ckpt models/esolm --tokenizer gpt2
@@ -64,14 +65,18 @@ def run_import(command: Import) -> int:
     check_out(command.out)
     source = fetch_source(command.source)
     if is_ours(source):
-        raise ValueError(f"source={command.source}: was written by latent-tokens. Use it without an import.")
+        raise ValueError(
+            f"source={command.source}: was written by latent-tokens. Use it without an import."
+        )
     is_published = is_language_model(source)
     for option in ("weights", "method") if is_published else ("length",):
         value = getattr(command, option)
         if value is not None:
             kind = "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
             raise ValueError(f"{option}={value}: is for {kind}. Leave it out.")
-    has_tokenizer = import_published(command, source) if is_published else import_training(command, source)
+    has_tokenizer = (
+        import_published(command, source) if is_published else import_training(command, source)
+    )
     if not has_tokenizer:
         print(WITHOUT_TOKENIZER)
     print(command.out)
@@ -127,7 +132,11 @@ def import_published(command: Import, folder: Path) -> bool:
     Raises:
         ValueError: the directory is not supported, or the length does not suit it.
     """
-    from latent_tokens.checkpoints.hugging_face import check_installed, published_layout, published_network
+    from latent_tokens.checkpoints.hugging_face import (
+        check_installed,
+        published_layout,
+        published_network,
+    )
     from latent_tokens.checkpoints.layouts import copied_tokenizer
     from latent_tokens.core.method import name_of
     from latent_tokens.sharing.hub import write_for_transformers
@@ -157,7 +166,9 @@ def import_published(command: Import, folder: Path) -> bool:
     num_positions = min(net.max_length, LONGEST)
     length = min(num_positions, DEFAULT_LENGTH) if command.length is None else command.length
     if not 3 <= length <= num_positions:
-        raise ValueError(f"length={length}: must be from 3 to {num_positions:,}, the positions of the model.")
+        raise ValueError(
+            f"length={length}: must be from 3 to {num_positions:,}, the positions of the model."
+        )
     net.max_length = length
     if coder is not None and coder.vocab_size <= net.vocab_size:  # embeddings may have unused rows
         net.vocab_size = coder.vocab_size

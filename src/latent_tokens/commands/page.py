@@ -80,7 +80,9 @@ def run_demo(command: Demo) -> int:
     keep_freed_memory()
     rows, references = demo(config)
     console = Console(width=None if sys.stdout.isatty() else 110)
-    console.print(table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row"))
+    console.print(
+        table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row")
+    )
     if references:
         title = "for comparison: methods without latent token control"
         console.print(table(references, title if config.every_method else f"{title} (stored rows)"))

@@ -76,7 +76,9 @@ def cells(row: Measurement) -> list[str]:
         labeled(str(row["latents_setting"]), bool(row.get("off_distribution"))),
         f"{row['metric']} %" if is_share else str(row["metric"]),
         number.format(row["value"]),
-        "" if row["ci_low"] is None else f"{number} - {number}".format(row["ci_low"], row["ci_high"]),
+        ""
+        if row["ci_low"] is None
+        else f"{number} - {number}".format(row["ci_low"], row["ci_high"]),
         f"{row['relative_cost']:.2f}x",
     ]
 

@@ -53,11 +53,7 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.checkpoints.directory import check_fits, learned_task, model_of
     from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
-    from latent_tokens.evaluation.settings import (
-        decoding_for,
-        shown_candidates,
-        shown_latents,
-    )
+    from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
     from latent_tokens.tasks import Text
 
@@ -70,10 +66,13 @@ def run_sample(command: Sample) -> int:
     task = learned_task(find(command.run), command.task)
     check_fits(net, task)
     if isinstance(task, Text) and net.method.readout == "left" and command.prompt is None:
-        command = replace(command, prompt="")  # the first token must be given: no slot is to its left
+        # The first token must be given: no slot is to its left
+        command = replace(command, prompt="")
     if not isinstance(task, Text) and (command.prompt is not None or command.show):
         name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"
-        raise ValueError(f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve.")
+        raise ValueError(
+            f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve."
+        )
     sampling = command.config(SamplingConfig)
     decoding = decoding_for(net.method, task, sampling)
     check_decoding(net.method, decoding)
@@ -83,7 +82,9 @@ def run_sample(command: Sample) -> int:
     samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
     if not processes.is_main():
         return 0
-    print_samples(command, task, problems, samples, orders, is_off_distribution(net.method, decoding.latents))
+    print_samples(
+        command, task, problems, samples, orders, is_off_distribution(net.method, decoding.latents)
+    )
     if isinstance(task, Text) and not command.json:
         count = int(problems.lengths.sum() - problems.known.sum())
         speed = f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s"

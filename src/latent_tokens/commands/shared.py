@@ -60,7 +60,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 def keep_freed_memory() -> None:
     """Make glibc keep freed memory.
 
-    A training step on a CPU allocates the same large blocks each time, and new blocks cost page faults.
+    A training step on a CPU allocates the same large blocks each time, and new blocks cost page
+    faults.
     """
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
@@ -68,7 +69,9 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
-def latents_in_words(latents: int | str, candidates: int | str, is_off_distribution: bool = False) -> str:
+def latents_in_words(
+    latents: int | str, candidates: int | str, is_off_distribution: bool = False
+) -> str:
     """Return the number of latent tokens in the input of a step, in words."""
     if is_off_distribution:
         return f"{latents_in_words(latents, candidates)} (off-distribution)"

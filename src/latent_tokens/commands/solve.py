@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Solve(Command, SamplingConfig, OwnCode):
     """Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.
 
-    By default all masked tokens are in the input, and the most likely token is taken (temperature 0).
+    By default all masked tokens are in the input, and the most likely token is taken (temperature
+    0).
 
     Examples:
         latent-tokens solve 1.....3............2................ --latents all
@@ -75,7 +76,8 @@ def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solv
     """Return the name of the model, the model, its task and the problem of a puzzle.
 
     Raises:
-        ValueError: no model is named, and none is bundled for such puzzles. Or the model has no puzzles.
+        ValueError: no model is named, and none is bundled for such puzzles. Or the model has no
+            puzzles.
     """
     from latent_tokens.checkpoints.directory import from_pretrained, learned_task, opened
     from latent_tokens.checkpoints.files import bundled_names, find
@@ -87,7 +89,12 @@ def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solv
         if isinstance(task, Text):
             problem = f"learned {task.name}, which has no puzzles"
             raise ValueError(f"run={command.run}: {problem}. Use latent-tokens sample.")
-        return command.run, opened(command.run, command.method, command.base), task, task.encode(text)
+        return (
+            command.run,
+            opened(command.run, command.method, command.base),
+            task,
+            task.encode(text),
+        )
 
     for option in ("task", "method"):
         value = getattr(command, option)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from latent_tokens.commands.shared import Command, Output, OwnCode, Run, check_outputs, latents_in_words
+from latent_tokens.commands.shared import (
+    Command,
+    Output,
+    OwnCode,
+    Run,
+    check_outputs,
+    latents_in_words,
+)
 from latent_tokens.commands.solve import puzzle_text
 from latent_tokens.configs import NumLatents, SamplingConfig
 
@@ -21,8 +28,9 @@ class Trace(Command, SamplingConfig, OwnCode):
     """Record one decode as an HTML page or a picture. The settings are those of solve.
 
     Examples:
-        latent-tokens trace sudoku-6-scdm 1.....3............2................ --latents all -o trace.html
-        latent-tokens trace sudoku-6-scdm 1.....3............2................ --compare 0 --png trace.png
+        latent-tokens trace sudoku-6-scdm 1.....3............2................ --latents all -o
+        trace.html latent-tokens trace sudoku-6-scdm 1.....3............2................ --compare
+        0 --png trace.png
     """
 
     run: Run
@@ -56,7 +64,9 @@ def run_trace(command: Trace) -> int:
     outputs = {".html": command.out, ".png": command.png}
     named = [path for path in outputs.values() if path is not None]
     if not named:
-        raise ValueError("nothing to write: name a page (-o trace.html) or a picture (--png trace.png)")
+        raise ValueError(
+            "nothing to write: name a page (-o trace.html) or a picture (--png trace.png)"
+        )
     check_outputs(outputs, command.replace)
 
     # Decode, and write the files.
@@ -89,20 +99,24 @@ def run_trace(command: Trace) -> int:
 def caption_of(decodes: list[DecodeRequest]) -> str:
     """Return how the puzzle was chosen, or "".
 
-    It is "" unless the puzzle is an example of these weights and the decodes have the settings of its choice.
+    It is "" unless the puzzle is an example of these weights and the decodes have the settings of
+    its choice.
     """
     from latent_tokens.evaluation.settings import shown_candidates, shown_latents
     from latent_tokens.trace.boards import chosen, measured_for
 
     first = decodes[0]
     folder = first.model.net.folder
-    record = None if folder is None else measured_for(first.model.task, folder / "model.safetensors")
+    record = (
+        None if folder is None else measured_for(first.model.task, folder / "model.safetensors")
+    )
     if record is None or any(request.model.name != first.model.name for request in decodes):
         return ""
     known = first.problem.known[0]
     tokens = first.problem.tokens[0]
     puzzle = "".join(
-        str(token + 1) if given else "." for token, given in zip(tokens.tolist(), known.tolist(), strict=True)
+        str(token + 1) if given else "."
+        for token, given in zip(tokens.tolist(), known.tolist(), strict=True)
     )
     kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
     settings = {

@@ -29,7 +29,9 @@ class Train(Command, TrainConfig):
 
     task: Annotated[str, arg(metavar="TASK")]
     method: Annotated[str, arg(metavar="METHOD")]
-    start: Annotated[str | Path | None, arg(name="from", aliases=("--start",), metavar="RUN")] = None
+    start: Annotated[str | Path | None, arg(name="from", aliases=("--start",), metavar="RUN")] = (
+        None
+    )
     size: tuple[SizeName, ...] | None = None  # type: ignore[assignment]
     """Network sizes, one run for each. pico, nano, tiny, mini, sminy or small. Default: nano, or
     that of --from."""
@@ -66,20 +68,27 @@ def configs_of(command: Train) -> list[TrainConfig]:
     """Return the config of each run.
 
     Raises:
-        ValueError: two runs would be the same or have one directory, or a launcher started several processes.
+        ValueError: two runs would be the same or have one directory, or a launcher started several
+            processes.
     """
     for name in ("num_train", "num_validation"):
         value = getattr(command, name)
         if command.data is not None and value != getattr(TrainConfig, name):
             problem = "the data set has its own examples"
-            raise ValueError(f"{name}={value} with data={command.data}: {problem}. Leave one of the two out.")
+            raise ValueError(
+                f"{name}={value} with data={command.data}: {problem}. Leave one of the two out."
+            )
     sizes = command.size or (DEFAULT_SHAPE["size"] if command.start is None else None,)
-    several = {name: each for name, each in (("size", sizes), ("seed", command.seed)) if len(each) > 1}
+    several = {
+        name: each for name, each in (("size", sizes), ("seed", command.seed)) if len(each) > 1
+    }
     for name, each in several.items():
         if len(set(each)) < len(each):
             raise ValueError(f"{name}={each}: must be different values.")
         if processes.num_launched() > 1:
-            raise ValueError(f"{name}={each}: several runs take one process each. Leave out the launcher.")
+            raise ValueError(
+                f"{name}={each}: several runs take one process each. Leave out the launcher."
+            )
     missing = [f"{{{name}}}" for name in several if f"{{{name}}}" not in str(command.out)]
     if command.out is not None and missing:
         fix = f"Use out={'-'.join([str(command.out), *missing])}."

@@ -1,8 +1,8 @@
 """The four attention rules of the paper, and the masks they give for a layout.
 
-A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on tensors that
-broadcast. A rule with the attribute `block`, a number of positions, also receives the block of the query and
-that of the key.
+A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on
+tensors that broadcast. A rule with the attribute `block`, a number of positions, also receives the
+block of the query and that of the key.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def causal(q: Slot, k: Slot, c: Slot) -> Verdict:
     return k <= q
 
 
-def allows(rule: Rule, q: Slot, k: Slot, c: Slot, query_block: Slot = 0, key_block: Slot = 0) -> Verdict:
+def allows(
+    rule: Rule, q: Slot, k: Slot, c: Slot, query_block: Slot = 0, key_block: Slot = 0
+) -> Verdict:
     """Return what a rule returns, called with the blocks if it has any. By default, both are the first."""
     return rule(q, k, c) if block_of(rule) is None else rule(q, k, c, query_block, key_block)
 
@@ -121,7 +123,9 @@ def agree(rule: Rule, other: Rule, slots: int) -> bool:
         block = block_of(rule) or 1
         return torch.as_tensor(allows(rule, q, k, clean, q // block, k // block))
 
-    return all(torch.equal(mask(rule, clean), mask(other, clean)) for clean in {0, slots // 2, slots})
+    return all(
+        torch.equal(mask(rule, clean), mask(other, clean)) for clean in {0, slots // 2, slots}
+    )
 
 
 def visible(
@@ -155,7 +159,8 @@ def dense_mask(
         queries: the query slots, by default all.
 
     Returns:
-        mask[b, i, j], true if slot queries[b, i] attends to slot j. A padding slot attends to itself only.
+        mask[b, i, j], true if slot queries[b, i] attends to slot j. A padding slot attends to
+        itself only.
 
     Example:
         >>> one = torch.tensor([1])
@@ -181,7 +186,9 @@ def dense_mask(
     )
     if layout.hidden is None:
         return mask
-    hidden = layout.hidden if queries is None else layout.hidden.take_along_dim(queries[:, :, None], 1)
+    hidden = (
+        layout.hidden if queries is None else layout.hidden.take_along_dim(queries[:, :, None], 1)
+    )
     return mask & ~hidden
 
 
@@ -194,7 +201,9 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
         is_independent = None if rows is None else rows[row]
         num_clean = layout.num_clean[row]
         num_shown = layout.num_shown[row]
-        allowed = visible(rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k])
+        allowed = visible(
+            rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k]
+        )
         return allowed if layout.hidden is None else allowed & ~layout.hidden[row, q, k]
 
     slots = layout.positions.shape[1]

@@ -1,6 +1,7 @@
 """Confidence: which candidates of a step are decoded first.
 
-A confidence is a function of the step. It sees the candidates' predictions and all that the input held.
+A confidence is a function of the step. It sees the candidates' predictions and all that the input
+held.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from latent_tokens.checks import first_line
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.order import Noise
 
-# Differences below this, relative to the larger confidence, are rounding of a network in float32, and depend
-# on the batch (D-43, ties).
+# Differences below this, relative to the larger confidence, are rounding of a network in float32,
+# and depend on the batch (D-43, ties).
 CONFIDENCE_RTOL = 1e-5
-SMALLEST = 0.1  # a smaller confidence has the tolerance of this one: it is a difference of probabilities
+# A smaller confidence has the tolerance of this one: it is a difference of probabilities
+SMALLEST = 0.1
 LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
 
 Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
@@ -31,8 +33,8 @@ Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
 class Candidates:
     """The candidates of a step with their predictions: what a confidence reads.
 
-    A is the number of unfinished rows, K the largest number of candidates of a row. A row with fewer repeats
-    its last.
+    A is the number of unfinished rows, K the largest number of candidates of a row. A row with
+    fewer repeats its last.
 
     Example:
         >>> def rightmost(step: Candidates) -> torch.Tensor:
@@ -46,8 +48,10 @@ class Candidates:
     num_candidates: Int[Tensor, " A"]
     tokens: Int[Tensor, "A L"]  # by position; MASK where masked
     number: Int[Tensor, " A"]  # steps that each row has taken before
-    draw: Callable[[], Noise]  # one number per candidate, uniform in [0, 1), from the row's own stream
-    in_order: bool = False  # whether they are decoded in the order of their slots, as from left to right
+    # One number per candidate, uniform in [0, 1), from the row's own stream
+    draw: Callable[[], Noise]
+    # Whether they are decoded in the order of their slots, as from left to right
+    in_order: bool = False
 
     @cached_property
     def is_candidate(self) -> Bool[Tensor, "A K"]:
@@ -137,11 +141,13 @@ def entropy(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
     return -terms.sum(-1)
 
 
-def annealed(confidence: Confidence, scale: Float[Tensor, " A"], noise: Float[Tensor, "A K"]) -> Confidence:
+def annealed(
+    confidence: Confidence, scale: Float[Tensor, " A"], noise: Float[Tensor, "A K"]
+) -> Confidence:
     """Return log(confidence) + scale * Gumbel noise (MaskGIT, Chang et al., 2022, arXiv 2202.04200).
 
-    The log is taken of `top_prob`, `margin` and others of `of_logits(noise_on_log=True)`. The noise is added
-    to `entropy` itself, which is negative (D-41, annealed confidence noise).
+    The log is taken of `top_prob`, `margin` and others of `of_logits(noise_on_log=True)`. The noise
+    is added to `entropy` itself, which is negative (D-41, annealed confidence noise).
 
     Args:
         confidence: the confidence without noise.
@@ -170,9 +176,10 @@ def most_confident(
 ) -> Int[Tensor, "A T"]:
     """Return which candidates to decode, the most confident first. Row a decodes its first count[a].
 
-    Of equal ones the first in the order is taken. Confidences that differ by less than rounding are equal
-    (D-43, ties): networks with rotary positions predict the same at many masked slots, and which of them is
-    larger would depend on the batch. If a row decodes all of its candidates, they keep their order.
+    Of equal ones the first in the order is taken. Confidences that differ by less than rounding are
+    equal (D-43, ties): networks with rotary positions predict the same at many masked slots, and
+    which of them is larger would depend on the batch. If a row decodes all of its candidates, they
+    keep their order.
 
     Args:
         step: the candidates.
@@ -204,7 +211,9 @@ def scores_of(confidence: Confidence, step: Candidates) -> Float[Tensor, "A K"]:
         scores = confidence(step).double()
     except (AttributeError, TypeError) as error:
         fix = f"A function of logits is passed as confidence=of_logits({name})."
-        raise ValueError(f"confidence={name}: fails on a step ({first_line(error)}). {fix}") from error
+        raise ValueError(
+            f"confidence={name}: fails on a step ({first_line(error)}). {fix}"
+        ) from error
     if scores.shape != step.logits.shape[:2]:
         shapes = f"{tuple(scores.shape)} for logits {tuple(step.logits.shape)}"
         raise ValueError(f"confidence={name}: returns {shapes}. Return one number per candidate.")

@@ -65,7 +65,10 @@ def cached_cost(length: int, candidates: int, latents: int) -> float:
         >>> round(cached_cost(81, candidates=1, latents=0), 4)  # (2L - 1) / L^2
         0.0245
     """
-    return sum((clean > 0) + min(candidates + latents, length - clean) for clean in range(length)) / length**2
+    return (
+        sum((clean > 0) + min(candidates + latents, length - clean) for clean in range(length))
+        / length**2
+    )
 
 
 def most_tokens(lengths: Int[Tensor, " B"], num_known: Int[Tensor, " B"]) -> Int[Tensor, " B"]:

@@ -18,7 +18,14 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, check_left_shown, name_of
 from latent_tokens.core.order import Order, block_of, is_left_to_right, is_refreshable
 from latent_tokens.core.policies import LatentPolicy, nearest
-from latent_tokens.core.selection import EntropyBound, Factor, FixedCount, Partition, Rule, Threshold
+from latent_tokens.core.selection import (
+    EntropyBound,
+    Factor,
+    FixedCount,
+    Partition,
+    Rule,
+    Threshold,
+)
 
 Count = int | Literal["all"] | Callable[[int], int]
 
@@ -45,12 +52,15 @@ class Decoding:
         8
     """
 
-    # k, or number of clean tokens -> k: decode the most confident of the next k; None: see `candidates_of`
+    # k, or number of clean tokens -> k: decode the most confident of the next k; None: see
+    # `candidates_of`
     candidates: Count | None = None
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
-    tokens_per_step: int | Partition | None = None  # short for select=FixedCount(T); a rule keeps at most it
+    # Short for select=FixedCount(T); a rule keeps at most it
+    tokens_per_step: int | Partition | None = None
     order: Order | None = None  # None = the method's own
-    # of the raw logits, before temperature (D-16, confidence); None = top_prob, and entropy for its bound
+    # of the raw logits, before temperature (D-16, confidence); None = top_prob, and entropy for its
+    # bound
     confidence: Confidence | None = None
     latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
     refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
@@ -58,7 +68,8 @@ class Decoding:
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
-    select: FixedCount | Rule | None = None  # how many of the candidates a step decodes; None = FixedCount(1)
+    # How many of the candidates a step decodes; None = FixedCount(1)
+    select: FixedCount | Rule | None = None
     threshold: float | None = None  # short for select=Threshold(threshold)
     entropy_bound: float | None = None  # short for select=EntropyBound(entropy_bound)
     factor: float | None = None  # short for select=Factor(factor)
@@ -66,33 +77,47 @@ class Decoding:
     def __post_init__(self) -> None:
         k = self.candidates
         if k is not None and k != "all" and not callable(k) and not is_whole(k, 1):
-            allowed = "a whole number from 1, 'all', a function of the number of clean tokens, or None"
+            allowed = (
+                "a whole number from 1, 'all', a function of the number of clean tokens, or None"
+            )
             raise ValueError(f"candidates={k}: must be {allowed}")
         n = self.latents
         if n is not None and n != "all" and not callable(n) and not is_whole(n, 0):
-            allowed = "must be a whole number from 0, 'all', a function of the number masked, or None"
+            allowed = (
+                "must be a whole number from 0, 'all', a function of the number masked, or None"
+            )
             raise ValueError(f"latents={n!r}: {allowed}")
         names = ("select", "threshold", "entropy_bound", "factor")
-        rules = [f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None]
+        rules = [
+            f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None
+        ]
         if len(rules) > 1:
             raise ValueError(f"{' and '.join(rules)}: use one of them")
         if isinstance(self.select, FixedCount) and self.tokens_per_step is not None:
-            raise ValueError(f"select with tokens_per_step={self.tokens_per_step}: leave one of the two out")
+            raise ValueError(
+                f"select with tokens_per_step={self.tokens_per_step}: leave one of the two out"
+            )
         if self.tokens_per_step is not None:
             FixedCount(self.tokens_per_step)  # which checks it
         if not isinstance(self.selection, FixedCount):
             self._check_rule(rules[0])
         if self.order is not None and not callable(self.order):
-            raise ValueError(f"order={self.order}: must be a function of known. Use given(schedule).")
+            raise ValueError(
+                f"order={self.order}: must be a function of known. Use given(schedule)."
+            )
         if not 0 <= self.confidence_noise < float("inf"):
-            raise ValueError(f"confidence_noise={self.confidence_noise}: must be 0 or more, and finite")
+            raise ValueError(
+                f"confidence_noise={self.confidence_noise}: must be 0 or more, and finite"
+            )
         if self.confidence_noise and self.candidates == 1:
             raise ValueError(
                 f"confidence_noise={self.confidence_noise} with candidates=1: one candidate leaves no "
                 "choice. Use candidates=8, or leave confidence_noise out."
             )
         if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature={self.temperature}: must be 0 (argmax) or more, and finite")
+            raise ValueError(
+                f"temperature={self.temperature}: must be 0 (argmax) or more, and finite"
+            )
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
 
@@ -105,7 +130,9 @@ class Decoding:
             raise ValueError(f"{rule} with {noise}: leave one of the two out")
         if isinstance(self.selection, EntropyBound) and self.confidence not in (None, entropy):
             name = getattr(self.confidence, "__name__", "custom")
-            raise ValueError(f"{rule} with confidence={name}: it decodes by entropy. Leave confidence out.")
+            raise ValueError(
+                f"{rule} with confidence={name}: it decodes by entropy. Leave confidence out."
+            )
 
     @cached_property
     def selection(self) -> FixedCount | Rule:
@@ -139,8 +166,10 @@ class Generated:
     """
 
     tokens: Int[Tensor, "B L"]
-    order: Int[Tensor, "B L"]  # known positions first, then the others as decoded, then those past the length
-    processed: Int[Tensor, " B"]  # tokens processed: slots of the input, cached or not, summed over steps
+    # Known positions first, then the others as decoded, then those past the length
+    order: Int[Tensor, "B L"]
+    # Tokens processed: slots of the input, cached or not, summed over steps
+    processed: Int[Tensor, " B"]
     passes: Int[Tensor, " B"]  # forward passes: how many times the row was in the network's input
 
     @property
@@ -168,7 +197,8 @@ class Step:
     number: Int[Tensor, " A"]  # steps that each row has taken before
     layout: Layout  # the input: layout.positions, num_clean, num_shown
     num_candidates: Int[Tensor, " A"]
-    chosen: Int[Tensor, "A T"]  # positions decoded, the most confident first; -1 if a row decodes fewer
+    # Positions decoded, the most confident first; -1 if a row decodes fewer
+    chosen: Int[Tensor, "A T"]
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
 
@@ -204,8 +234,8 @@ def order_of(method: Method, decoding: Decoding) -> Order:
 def candidates_of(method: Method, decoding: Decoding) -> Count:
     """Return k: the decoding's, else 8 if the order or the rule of selection leaves a choice, and 1.
 
-    Any order leaves one, also in blocks. An order of your own, `given` and `left_to_right` decode the next
-    token by default. With k = 1, any order is uniform decoding.
+    Any order leaves one, also in blocks. An order of your own, `given` and `left_to_right` decode
+    the next token by default. With k = 1, any order is uniform decoding.
     """
     if decoding.candidates is not None:
         return decoding.candidates
@@ -235,9 +265,9 @@ def num_candidates_and_latents(
 ) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
     """Return k and n of each row, together at most the method's window.
 
-    If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink (D-13, last
-    decoding steps). Of an order with blocks, candidates are among the masked tokens `in_block`. Under a rule
-    with blocks, latent tokens are, too.
+    If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink
+    (D-13, last decoding steps). Of an order with blocks, candidates are among the masked tokens
+    `in_block`. Under a rule with blocks, latent tokens are, too.
     """
     visible = method.max_visible(num_masked)
     in_block = visible if in_block is None else in_block.minimum(visible)
@@ -294,7 +324,11 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         )
     check_latent_policy(method, decoding.latent_policy)
     block = blocks_of(method, decoding)
-    if block is not None and isinstance(selection, FixedCount) and not isinstance(selection.tokens, int):
+    if (
+        block is not None
+        and isinstance(selection, FixedCount)
+        and not isinstance(selection.tokens, int)
+    ):
         raise ValueError(
             f"tokens_per_step with blocks of {block}: a partition does not end steps at blocks. Use a number."
         )
@@ -305,7 +339,11 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         )
     if method.readout == "shifted" and selection != FixedCount(1):
         reason = "it predicts one token per step"
-        own = f"tokens_per_step={selection.tokens}" if isinstance(selection, FixedCount) else f"{selection}"
+        own = (
+            f"tokens_per_step={selection.tokens}"
+            if isinstance(selection, FixedCount)
+            else f"{selection}"
+        )
         raise ValueError(f"{own} is not supported by {name}: {reason}. Use tokens_per_step=1.")
 
 

@@ -1,7 +1,7 @@
 """Exact likelihood of a sequence along a decoding order, one token at a time.
 
-`score_tokens` takes every step as decoding does. `in_one_pass` computes the same for rules under which one
-pass holds all steps, and is tested equal.
+`score_tokens` takes every step as decoding does. `in_one_pass` computes the same for rules under
+which one pass holds all steps, and is tested equal.
 """
 
 from __future__ import annotations
@@ -64,10 +64,12 @@ def score_tokens(
     """Return the log-probabilities of `log_likelihood`, and whether each token is the argmax of its step.
 
     Args:
-        ends: how many entries of each order are given or scored. The entries from there to the length are
-            masked in every step, so they are latent tokens or are not in the input. None is the lengths.
+        ends: how many entries of each order are given or scored. The entries from there to the
+            length are masked in every step, so they are latent tokens or are not in the input. None
+            is the lengths.
         streams: what a random latent policy draws from, one stream per row. None is that of seed 0.
-        candidate_logits: computes the target's logits of a step. None computes those of its slot only.
+        candidate_logits: computes the target's logits of a step. None computes those of its slot
+            only.
 
     The other arguments and what is raised are those of `log_likelihood`.
     """
@@ -92,8 +94,12 @@ def score_tokens(
         is_masked = torch.zeros_like(arranged, dtype=torch.bool)
         is_masked.scatter_(1, arranged, rank >= num_clean[:, None])
         shown = tokens[rows].masked_fill(is_masked, net.mask_id)
-        visible = PolicyInput(arranged, num_clean, step.num_masked, step.candidates, step.latents, shown)
-        noise = partial(streams.uniform, host.rows, host.num_masked - 1) if streams and draws else None
+        visible = PolicyInput(
+            arranged, num_clean, step.num_masked, step.candidates, step.latents, shown
+        )
+        noise = (
+            partial(streams.uniform, host.rows, host.num_masked - 1) if streams and draws else None
+        )
         layout = plan.layout(choose_latents(latent_policy, visible, noise))
         logits = candidate_logits(plan, shown, layout)[:, 0]  # (R, V)
         correct = tokens[rows, order[rows, num_clean]]
@@ -149,10 +155,10 @@ def in_one_pass(
 ) -> TokenScores:
     """Return `score_tokens` for n = 0 under the causal rule, from one pass.
 
-    It is exact, as no clean token attends to a later one. With a shifted readout each slot receives the token
-    before it. With the readout "left" every token is clean, and its prediction is read at the one before it.
-    Otherwise the clean tokens are followed by one MASK for every step, which attends to the clean tokens
-    before its own and to itself.
+    It is exact, as no clean token attends to a later one. With a shifted readout each slot receives
+    the token before it. With the readout "left" every token is clean, and its prediction is read at
+    the one before it. Otherwise the clean tokens are followed by one MASK for every step, which
+    attends to the clean tokens before its own and to itself.
     """
     batch, length = tokens.shape
     rank = torch.arange(length, device=tokens.device)
@@ -183,7 +189,9 @@ def in_one_pass(
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     """Return the log-probability of each token under its row of logits, in float64."""
     parts = zip(torch.split(logits, ROWS), torch.split(tokens, ROWS), strict=True)
-    return torch.cat([part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts])
+    return torch.cat(
+        [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
+    )
 
 
 def check(
@@ -196,7 +204,9 @@ def check(
 ) -> None:
     """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    method.check_known(torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None]))
+    method.check_known(
+        torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None])
+    )
     block = block_of(method.attention)
     if block is not None:
         check_blocks(order, num_known, lengths, block)
@@ -219,8 +229,8 @@ def teacher_forced_order(
 ) -> Int[Tensor, "B L"]:
     """Return the order in which `generate` decodes if each token that it decodes is the given one.
 
-    Every step takes the most confident of the next k masked tokens of its schedule, as decoding does
-    (Algorithms 4 and 5), and then sets it to the token of the sequence.
+    Every step takes the most confident of the next k masked tokens of its schedule, as decoding
+    does (Algorithms 4 and 5), and then sets it to the token of the sequence.
 
     Args:
         net: the network.
@@ -232,7 +242,8 @@ def teacher_forced_order(
         lengths: the length of each row. Later positions take no part.
 
     Returns:
-        A permutation per row: known positions first, then the others as decoded, then those past the length.
+        A permutation per row: known positions first, then the others as decoded, then those past
+            the length.
 
     Raises:
         ValueError: as `generate`.
@@ -251,5 +262,7 @@ def teacher_forced_order(
         state.tokens = tokens.masked_fill(state.tokens == net.mask_id, net.mask_id)
 
     every_row = torch.arange(len(tokens), device=tokens.device)
-    decode(net, method, decoding, state, every_row, partial(reference_logits, net, method), set_tokens)
+    decode(
+        net, method, decoding, state, every_row, partial(reference_logits, net, method), set_tokens
+    )
     return state.order

@@ -63,7 +63,8 @@ class Method:
     readout: Literal["in_place", "shifted", "left"] = "in_place"
     latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
-    # the masked tokens of a training input: in the decoding order, or shuffled (D-40, shuffled slots)
+    # the masked tokens of a training input: in the decoding order, or shuffled (D-40, shuffled
+    # slots)
     masked_slots: Literal["in_order", "shuffled"] = "in_order"
     # in results, if it is not an entry of METHODS
     name: str | None = field(default=None, kw_only=True, compare=False)
@@ -74,7 +75,9 @@ class Method:
         if self.latents is not None:
             check_int("latents", self.latents, 0)
         if self.window is not None and not is_whole(self.window, 1):
-            raise ValueError(f"window={self.window}: must be at least 1. Use None for all masked tokens.")
+            raise ValueError(
+                f"window={self.window}: must be at least 1. Use None for all masked tokens."
+            )
         if self.readout == "shifted" and not self.is_left_to_right:
             raise ValueError(
                 "readout=shifted: each slot receives the token to its left, so order must be left_to_right"
@@ -135,17 +138,20 @@ class Method:
     ) -> Layout:
         """Draw a training layout: an order and a number of clean tokens per row.
 
-        The number of clean tokens is uniform on {#known .. end-1}, and stratified over the batch. The end of
-        a row is its length unless `ends` is set.
+        The number of clean tokens is uniform on {#known .. end-1}, and stratified over the batch.
+        The end of a row is its length unless `ends` is set.
 
-        With targets="next" the target is the last slot, as at inference: behind all other masked tokens of
-        the input, or behind a uniform number of them if the number is free. A shifted readout trains every
-        step at once: its clean slots are the known ones, its masked slots all others. The depth is drawn
-        after orders and numbers of clean tokens, which do not depend on it, and shuffled slots at the end.
+        With targets="next" the target is the last slot, as at inference: behind all other masked
+        tokens of the input, or behind a uniform number of them if the number is free. A shifted
+        readout trains every step at once: its clean slots are the known ones, its masked slots all
+        others. The depth is drawn after orders and numbers of clean tokens, which do not depend on
+        it, and shuffled slots at the end.
         """
 
         def uniform(*shape: int) -> Tensor:
-            noise = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+            noise = torch.rand(
+                shape, generator=generator, device=generator.device, dtype=torch.float64
+            )
             return noise.to(known.device)
 
         order = first_order(self.order, known, lengths, lambda: uniform(*known.shape))
@@ -167,7 +173,9 @@ class Method:
         latents = num_masked - 1
         if self.latent_control == "free":
             latents = (uniform(len(known)) * num_masked).long().minimum(latents)
-        return next_layout(order, num_clean, candidates=torch.ones_like(num_masked), latents=latents)
+        return next_layout(
+            order, num_clean, candidates=torch.ones_like(num_masked), latents=latents
+        )
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
         """Raise ValueError if `known` is not bool, or the readout cannot take the known positions of a row.
@@ -198,7 +206,9 @@ class Method:
         block = block_of(self.attention)
         return most if block is None else most.minimum(rest_of_block(order, num_clean, block))
 
-    def logits(self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout) -> Float[Tensor, "B S V"]:
+    def logits(
+        self, net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout
+    ) -> Float[Tensor, "B S V"]:
         """Return the network's logits at every slot of the layout, with MASK excluded (D-2, MASK token)."""
         ids = self.input_ids(tokens, layout, net.mask_id)
         logits = net(ids, layout.positions, dense_mask(self.attention, layout))
@@ -218,25 +228,35 @@ class Method:
         is_long = layout.positions.shape[1] >= BLOCK_MASK_FROM and tokens.is_cuda
         mask = block_mask(self.attention, layout) if is_long else dense_mask(self.attention, layout)
         if self.readout != "left":
-            return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, slots))
+            return exclude_mask_token(
+                net.mask_id, cast(Any, net)(ids, layout.positions, mask, slots)
+            )
         read, number = left_of(slots, layout)
-        return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, read))[number]
+        return exclude_mask_token(net.mask_id, cast(Any, net)(ids, layout.positions, mask, read))[
+            number
+        ]
 
-    def input_ids(self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int) -> Int[Tensor, "B S"]:
+    def input_ids(
+        self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int
+    ) -> Int[Tensor, "B S"]:
         """Return the token id that every slot receives: its token if clean, else MASK.
 
         With a shifted readout it is the token before.
         """
         tokens_at = tokens.gather(1, layout.positions)  # (B, S)
         if self.readout == "shifted":
-            return tokens_at.roll(1, dims=1).masked_fill(~layout.shown | (layout.slots == 0), mask_id)
+            return tokens_at.roll(1, dims=1).masked_fill(
+                ~layout.shown | (layout.slots == 0), mask_id
+            )
         return tokens_at.masked_fill(~layout.clean, mask_id)
 
 
 LatentControl = Literal["none", "fixed", "free"]
 
 
-def check_latents(latents: int, control: LatentControl, window: int | None, attention: Rule) -> None:
+def check_latents(
+    latents: int, control: LatentControl, window: int | None, attention: Rule
+) -> None:
     """Raise ValueError if decoding cannot use the number of latent tokens of a method.
 
     Args:
@@ -301,7 +321,8 @@ def left_slots(layout: Layout) -> Int[Tensor, "B S"]:
     # Padding goes to an extra column behind all positions.
     length = int(positions.max()) + 1 if positions.numel() else 1
     column = positions.masked_fill(~layout.shown, length)
-    slot_of = slots.new_full((len(positions), length + 1), -1).scatter(1, column, slots)  # (B, L + 1)
+    # (B, L + 1)
+    slot_of = slots.new_full((len(positions), length + 1), -1).scatter(1, column, slots)
     left = slot_of.gather(1, (positions - 1).clamp(min=0))
     return torch.where((left >= 0) & (positions > 0) & layout.shown, left, slots)
 
@@ -311,7 +332,9 @@ def read_left(logits: Float[Tensor, "B S V"], layout: Layout) -> Float[Tensor, "
     return logits.gather(1, left_slots(layout)[:, :, None].expand_as(logits))
 
 
-def left_of(slots: Bool[Tensor, "B S"], layout: Layout) -> tuple[Bool[Tensor, "B S"], Int[Tensor, " N"]]:
+def left_of(
+    slots: Bool[Tensor, "B S"], layout: Layout
+) -> tuple[Bool[Tensor, "B S"], Int[Tensor, " N"]]:
     """Return which slots the predictions of `slots` are read at, and the number among them of each.
 
     Both `slots` and those are counted row by row.
@@ -425,14 +448,16 @@ def windowed(window: int, targets: Literal["all", "next"]) -> Method:
 
     It has n - 1 latent tokens.
     """
-    return Method(left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None)
+    return Method(
+        left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None
+    )
 
 
 def derived(name: str) -> Method | None:
     """Return the method that ar-mtp-window-N, ar-ntp-N or block-mdm-N, N >= 1, or mdm-left names, else None.
 
-    block-mdm-N is an MDM of each block of N positions given the earlier ones (BD3-LM). Its latent tokens are
-    the rest of the block. mdm-left is an MDM that predicts the next position, as Dream.
+    block-mdm-N is an MDM of each block of N positions given the earlier ones (BD3-LM). Its latent
+    tokens are the rest of the block. mdm-left is an MDM that predicts the next position, as Dream.
     """
     if name == "mdm-left":
         return replace(METHODS["mdm"], readout="left")
@@ -465,13 +490,23 @@ METHODS: Registry[Method] = Registry("method", {
 def name_of(method: Method) -> str:
     """Return the name of a method in results.
 
-    It is that of METHODS, else the method's own, else that of METHODS with weight, targets or depth if only
-    these differ, else "custom".
+    It is that of METHODS, else the method's own, else that of METHODS with weight, targets or depth
+    if only these differ, else "custom".
     """
-    names = [*METHODS, *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window)]
+    names = [
+        *METHODS,
+        *(f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window),
+    ]
     names += ["mdm-left"] if method.readout == "left" else []
     names += [f"block-mdm-{block_of(method.attention)}"] if block_of(method.attention) else []
-    for changed in ((), ("weight",), ("targets",), ("weight", "targets"), ("depth",), ("weight", "depth")):
+    for changed in (
+        (),
+        ("weight",),
+        ("targets",),
+        ("weight", "targets"),
+        ("depth",),
+        ("weight", "depth"),
+    ):
         if changed and method.name is not None:
             return method.name
         for name in names:

@@ -37,7 +37,11 @@ class TrainingBatch:
         """Return the batch on a device. Copies to an accelerator are asynchronous."""
 
         def move(x: Tensor) -> Tensor:
-            return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+            return (
+                x.pin_memory().to(device, non_blocking=True)
+                if device.type == "cuda"
+                else x.to(device)
+            )
 
         rows = self.layout.is_independent
         hidden = self.layout.hidden
@@ -62,22 +66,22 @@ def loss(
 ) -> Float[Tensor, ""]:
     """Return the method's loss on a batch in nats per token, from one forward pass.
 
-    See appendix B, D-4, loss weight, and D-5, AR-MTP normalization.
-    With weight="elbo" it is, for an any-order method, an unbiased estimate of the negative ELBO per unknown
-    token. With "flat" it is the sum over targets divided by the number of unknown positions.
+    See appendix B, D-4, loss weight, and D-5, AR-MTP normalization. With weight="elbo" it is, for
+    an any-order method, an unbiased estimate of the negative ELBO per unknown token. With "flat" it
+    is the sum over targets divided by the number of unknown positions.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
         method: how to train it.
         tokens: complete sequences.
         known: true at given positions, which are never masked.
-        generator: draws orders and numbers of clean tokens. None is torch's own, which `torch.manual_seed`
-            seeds.
+        generator: draws orders and numbers of clean tokens. None is torch's own, which
+            `torch.manual_seed` seeds.
         lengths: the length of each row. Later positions take no part.
 
     Raises:
-        ValueError: a row has no unknown position, a token is MASK, or the method cannot take the known
-            positions.
+        ValueError: a row has no unknown position, a token is MASK, or the method cannot take the
+            known positions.
 
     Example:
         >>> tokens, known, _ = as_tensors(task.generate(2, seed=0))
@@ -103,8 +107,8 @@ def corrupt(
 ) -> TrainingBatch:
     """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`.
 
-    At most ends - 1 tokens of a row are clean, by default lengths - 1. Below an `openness` of 1 the mask is
-    annealed, and drawn last.
+    At most ends - 1 tokens of a row are clean, by default lengths - 1. Below an `openness` of 1 the
+    mask is annealed, and drawn last.
     """
     tokens = tokens.long()
     batch, length = tokens.shape
@@ -139,11 +143,13 @@ def weighted_nll(net: Denoiser, method: Method, batch: TrainingBatch) -> Float[T
     return (nll * batch.weight[:, None].expand_as(batch.scored)[batch.scored]).sum()
 
 
-def draw_hidden(layout: Layout, openness: float, generator: torch.Generator) -> Bool[Tensor, "B S S"]:
+def draw_hidden(
+    layout: Layout, openness: float, generator: torch.Generator
+) -> Bool[Tensor, "B S S"]:
     """Return which entries of the mask are hidden: those after the query slot, unless they are open.
 
-    Each of them is open with probability `openness`, in each row by itself. At 0 the mask is the causal one,
-    at 1 that of the method (DiffuLLaMA, arXiv 2410.17891).
+    Each of them is open with probability `openness`, in each row by itself. At 0 the mask is the
+    causal one, at 1 that of the method (DiffuLLaMA, arXiv 2410.17891).
     """
     batch, slots = layout.positions.shape
     noise = torch.rand(batch, slots, slots, generator=generator, device=generator.device)

@@ -1,8 +1,9 @@
 """Decoding orders.
 
-An order is a permutation of the positions per row: clean ones first, as decoded, then the masked ones. A
-function that makes one takes the given positions, and may take `draw`, which returns fresh noise: uniform in
-[0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
+An order is a permutation of the positions per row: clean ones first, as decoded, then the masked
+ones. A
+function that makes one takes the given positions, and may take `draw`, which returns fresh noise:
+uniform in [0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
 
 Blocks of positions, position // b, are decoded from left to right by `blockwise`.
 """
@@ -29,7 +30,8 @@ Draw = Callable[[], Noise]
 Order = Callable[..., Int[Tensor, "B L"]]
 """(known[, draw]) -> a permutation per row.
 
-If its attribute `refreshable` is true, `Decoding.refresh` reshuffles the masked positions after each step.
+If its attribute `refreshable` is true, `Decoding.refresh` reshuffles the masked positions after
+each step.
 """
 
 
@@ -104,7 +106,11 @@ def is_random(rule: Callable[..., Tensor]) -> bool:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(rule).parameters.values()
     return (
-        sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters) > 1
+        sum(
+            parameter.kind in kinds and parameter.default is parameter.empty
+            for parameter in parameters
+        )
+        > 1
     )
 
 
@@ -115,7 +121,8 @@ def is_left_to_right(order: Order) -> bool:
     known = torch.tensor(list(product((False, True), repeat=3)), device="cpu")
     try:
         return torch.equal(order(known), left_to_right(known))
-    except (ValueError, IndexError, RuntimeError, TypeError):  # an order for sequences of another length
+    # An order for sequences of another length
+    except (ValueError, IndexError, RuntimeError, TypeError):
         return False
 
 
@@ -148,7 +155,9 @@ def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Ten
     return order
 
 
-def shuffle(order: Int[Tensor, "B L"], start: Int[Tensor, " B"] | int, noise: Noise) -> Int[Tensor, "B L"]:
+def shuffle(
+    order: Int[Tensor, "B L"], start: Int[Tensor, " B"] | int, noise: Noise
+) -> Int[Tensor, "B L"]:
     """Sort each row's entries from index `start` on by that row's noise. A number is for all rows."""
     if isinstance(start, int):
         stop = start + noise.shape[1]
@@ -191,11 +200,16 @@ def promote(
 
 def is_permutation(order: Tensor) -> bool:
     """Return whether each row of `order` names each of 0..L-1 exactly once."""
-    return bool((order.sort(dim=1).values == torch.arange(order.shape[1], device=order.device)).all())
+    return bool(
+        (order.sort(dim=1).values == torch.arange(order.shape[1], device=order.device)).all()
+    )
 
 
 def shuffle_masked(
-    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], num_masked: Int[Tensor, " B"], noise: Noise
+    order: Int[Tensor, "B L"],
+    num_clean: Int[Tensor, " B"],
+    num_masked: Int[Tensor, " B"],
+    noise: Noise,
 ) -> Int[Tensor, "B L"]:
     """Shuffle the masked tokens of the input, `num_masked` after the clean ones (D-40, shuffled slots)."""
     index = torch.arange(order.shape[1], device=order.device)
@@ -216,15 +230,16 @@ class Blockwise:
         """Return the known positions, then the others by block, each block as the noise shuffles it."""
         order = any_order(known, noise)
         is_known = known.gather(1, order)
-        block = (order // self.block).masked_fill(is_known, -1)  # (B, L): that of each entry of the order
+        # (B, L): that of each entry of the order
+        block = (order // self.block).masked_fill(is_known, -1)
         return order.gather(1, block.argsort(dim=1, stable=True))
 
 
 def blockwise(block: int) -> Blockwise:
     """Return the order of blocks of positions from left to right, in any order within a block.
 
-    Candidates are then of one block, and so are the tokens that a step decodes. With `mdm` this is the
-    semi-autoregressive sampling of LLaDA.
+    Candidates are then of one block, and so are the tokens that a step decodes. With `mdm` this is
+    the semi-autoregressive sampling of LLaDA.
 
     Args:
         block: the number of positions of a block.
@@ -256,7 +271,9 @@ def block_ends(order: Int[Tensor, "B L"], block: int) -> Int[Tensor, "B L"]:
     return torch.where(is_last, after, length).flip(1).cummin(1).values.flip(1)
 
 
-def rest_of_block(order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], block: int) -> Int[Tensor, " B"]:
+def rest_of_block(
+    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], block: int
+) -> Int[Tensor, " B"]:
     """Return how many entries of the order from `num_clean` on are of the block of the first of them."""
     first = num_clean.clamp(max=order.shape[1] - 1)[:, None]
     return block_ends(order, block).gather(1, first)[:, 0] - num_clean

@@ -1,7 +1,8 @@
 """Latent policies: which masked tokens of a step become its latent tokens, and in what order.
 
-A policy takes the step, and may take `draw`, which returns fresh noise as for an order. `nearest` follows the
-decoding order. `relevant` ranks by the influence of positions on each other, which `influence` measures.
+A policy takes the step, and may take `draw`, which returns fresh noise as for an order. `nearest`
+follows the decoding order. `relevant` ranks by the influence of positions on each other, which
+`influence` measures.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class PolicyInput(NamedTuple):
         2
     """
 
-    order: Int[Tensor, "B L"]  # clean positions, candidates, other masked ones, those past the row's length
+    # Clean positions, candidates, other masked ones, those past the row's length
+    order: Int[Tensor, "B L"]
     num_clean: Int[Tensor, " B"]
     num_masked: Int[Tensor, " B"]
     candidates: Int[Tensor, " B"]  # the number of candidates
@@ -104,7 +106,9 @@ def worth_by_entry(step: PolicyInput, worth: Float[Tensor, "A L"]) -> Float[Tens
     return values.masked_fill(index >= (step.num_clean + step.num_masked)[:, None], -torch.inf)
 
 
-def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw | None) -> Int[Tensor, "B L"]:
+def choose_latents(
+    policy: LatentPolicy, step: PolicyInput, draw: Draw | None
+) -> Int[Tensor, "B L"]:
     """Return the order of a step with its latent tokens right after the candidates (Algorithm 5, line 8).
 
     Args:
@@ -129,7 +133,8 @@ def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw | None) -
     return order
 
 
-# Influence is rounded to this many integers. Their sums are exact, so a row does not depend on its batch.
+# Influence is rounded to this many integers. Their sums are exact, so a row does not depend on its
+# batch.
 LEVELS = 1 << 16
 
 
@@ -146,9 +151,10 @@ def influence(
 ) -> Float[Tensor, "L L"]:
     """Measure how much the prediction at one position changes when the token at another becomes clean.
 
-    Row j and column i is the change at position j when position i becomes clean, in nats. It is the mean
-    Kullback-Leibler divergence of the prediction with that token from the one without, over complete
-    sequences, orders of the method and numbers of clean tokens. Pairs that never came up have 0.
+    Row j and column i is the change at position j when position i becomes clean, in nats. It is the
+    mean Kullback-Leibler divergence of the prediction with that token from the one without, over
+    complete sequences, orders of the method and numbers of clean tokens. Pairs that never came up
+    have 0.
 
     Args:
         net: the network.
@@ -181,7 +187,9 @@ def influence(
     known = known & (torch.arange(length, device=tokens.device) < lengths[:, None])
 
     def draw() -> Float[Tensor, "B L"]:
-        noise = torch.rand(batch, length, generator=generator, device=generator.device, dtype=torch.float64)
+        noise = torch.rand(
+            batch, length, generator=generator, device=generator.device, dtype=torch.float64
+        )
         return noise.to(tokens.device)
 
     order = first_order(method.order, known, lengths, draw)
@@ -197,7 +205,9 @@ def influence(
         if before is not None:
             earlier, num_shown = before
             both = layout.shown & ~layout.clean & (layout.slots < num_shown[:, None])
-            change = (predicted - earlier[:, : predicted.shape[1]]).nan_to_num()  # MASK is excluded from both
+            change = (
+                predicted - earlier[:, : predicted.shape[1]]
+            ).nan_to_num()  # MASK is excluded from both
             divergence = (predicted.exp() * change).sum(-1)  # (B, S)
             from_end = (length - lengths)[:, None]
             last_decoded = order.gather(1, (num_clean[:, None] - 1).clamp(min=0))
@@ -219,12 +229,12 @@ def pad_slots(values: Float[Tensor, "B S V"], length: int) -> Float[Tensor, "B L
 def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:
     """Return the latent policy that selects the masked positions of highest relevance.
 
-    Relevance is (influence of the clean tokens on the position + 1) x (its influence on the candidates). The
-    1 decides if no token is clean.
+    Relevance is (influence of the clean tokens on the position + 1) x (its influence on the
+    candidates). The 1 decides if no token is clean.
 
     Args:
-        relation: Float[L, L], the influence of position i (column) on position j (row), 0 for none: from
-            `influence`, or 1 for two cells that share a unit. Both are counted from the end.
+        relation: Float[L, L], the influence of position i (column) on position j (row), 0 for none:
+            from `influence`, or 1 for two cells that share a unit. Both are counted from the end.
         name: what results record as the policy.
 
     Raises:
@@ -236,7 +246,8 @@ def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:
     """
     levels = quantize(relation)
     return rank_by(
-        lambda step: support_of_candidates(levels, step) * (1 + support_from_clean(levels, step)), name
+        lambda step: support_of_candidates(levels, step) * (1 + support_from_clean(levels, step)),
+        name,
     )
 
 

@@ -1,7 +1,7 @@
 """Sampling: one loop for every method, order, number of candidates and of latent tokens (Algorithms 1 to 5).
 
-This is the reference implementation. The input of the network is exactly the slots of the step, and the loop
-reads like the algorithm.
+This is the reference implementation. The input of the network is exactly the slots of the step, and
+the loop reads like the algorithm.
 """
 
 from __future__ import annotations
@@ -67,14 +67,16 @@ def generate(
         tokens: token ids. Ignored where `known` is false.
         known: true at given positions.
         decoding: the settings.
-        seed: row b draws from the random stream (seed, rows[b]), so that it does not depend on its batch.
+        seed: row b draws from the random stream (seed, rows[b]), so that it does not depend on its
+            batch.
         rows: the number of each row, by default 0..B-1.
         lengths: the length of each row. Later positions take no part.
         on_step: called with every step.
         stop: called after every step. If it returns true, what is masked stays MASK.
 
     Raises:
-        ValueError: the decoding does not suit the method, shapes or values are off, or logits are not finite.
+        ValueError: the decoding does not suit the method, shapes or values are off, or logits are
+            not finite.
     """
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     every_slot = partial(reference_logits, net, method)
@@ -102,8 +104,8 @@ def decode(
         decoding: the settings.
         state: changed in place.
         rows: the rows to decode.
-        candidate_logits: computes the candidates' logits of a step. The optimized implementation passes
-            another function.
+        candidate_logits: computes the candidates' logits of a step. The optimized implementation
+            passes another function.
         on_step: called with every step.
         stop: called after every step. If it returns true, the rows stay as they are.
     """
@@ -121,13 +123,19 @@ def decode(
         # Lines 6-9: arrange [clean | latents | candidates].
         given = (counts.num_clean, counts.num_masked, counts.candidates, counts.latents)
         arranged = PolicyInput(order, *given, tokens)
-        noise = partial(uniform, host.rows, host.num_masked - host.candidates) if is_policy_random else None
+        noise = (
+            partial(uniform, host.rows, host.num_masked - host.candidates)
+            if is_policy_random
+            else None
+        )
         layout = plan.layout(choose_latents(decoding.latent_policy, arranged, noise))
 
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
         draw = partial(uniform, host.rows, host.candidates)
-        candidates = Candidates(logits, layout, counts.candidates, tokens, counts.number, draw, in_order)
+        candidates = Candidates(
+            logits, layout, counts.candidates, tokens, counts.number, draw, in_order
+        )
 
         # Line 11: choose the most confident candidates, sample their tokens.
         if isinstance(decoding.selection, FixedCount):
@@ -155,14 +163,18 @@ def decode(
             else:
                 first = counts.num_clean + counts.count
             order = shuffle(order, first, uniform(host.rows, host.num_masked - host.count))
-        state.update(None if takes_all else counts.rows, new_tokens, order, counts.count, counts.num_shown)
+        state.update(
+            None if takes_all else counts.rows, new_tokens, order, counts.count, counts.num_shown
+        )
 
         if on_step is not None:
             look = partial(method.logits, net, tokens, layout)
             if is_decoded is not None:
                 positions = positions.masked_fill(~is_decoded, -1)
                 drawn = drawn.masked_fill(~is_decoded, -1)
-            on_step(Step(counts.rows, counts.number, layout, counts.candidates, positions, drawn, look))
+            on_step(
+                Step(counts.rows, counts.number, layout, counts.candidates, positions, drawn, look)
+            )
         if stop is not None and stop(counts.rows, new_tokens):
             return
 
@@ -170,15 +182,13 @@ def decode(
 def finish(state: State) -> Generated:
     """Return the samples of a state after the last step."""
     # Tensors of inference mode could not be trained on. Their copies can.
-    return Generated(*(x.clone() for x in (state.tokens, state.order, state.processed, state.steps)))
+    return Generated(
+        *(x.clone() for x in (state.tokens, state.order, state.processed, state.steps))
+    )
 
 
 def reference_logits(
-    net: Denoiser,
-    method: Method,
-    plan: PlannedStep,
-    tokens: Int[Tensor, "A L"],
-    layout: Layout,
+    net: Denoiser, method: Method, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
 ) -> Float[Tensor, "A K V"]:
     """Return the candidates' logits from a pass that computes those of every slot (line 10)."""
     logits = method.logits(net, tokens, layout)
@@ -197,7 +207,9 @@ def write_tokens(
         return tokens.scatter(1, positions, drawn)
     # The others go to an extra column, which is cut off.
     length = tokens.shape[1]
-    return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~is_decoded, length), drawn)[:, :length]
+    return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~is_decoded, length), drawn)[
+        :, :length
+    ]
 
 
 def confidence_of_step(
@@ -220,7 +232,8 @@ def confidence_of_step(
     return annealed(decoding.ranking, decoding.confidence_noise * share_left, draw()), 0.0
 
 
-NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: the nucleus rarely has more
+# Tokens of a large vocabulary that are ranked first: the nucleus rarely has more
+NUM_RANKED = 4_096
 
 
 MARGIN = 1e-9  # more than the rounding of a sum of probabilities
@@ -229,8 +242,8 @@ MARGIN = 1e-9  # more than the rounding of a sum of probabilities
 def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
     """Return the probabilities of the smallest set of tokens with at least `top_p` of them, 0 for all others.
 
-    Of equally probable tokens those of smaller id come first. Only values are ranked: tokens above the least
-    value of the set belong to it, and as many of those equal to it as are left.
+    Of equally probable tokens those of smaller id come first. Only values are ranked: tokens above
+    the least value of the set belong to it, and as many of those equal to it as are left.
     """
     is_large = probabilities.device.type == "cpu" and probabilities.shape[-1] > 2 * NUM_RANKED
     ranked = largest(probabilities, top_p) if is_large else sort_descending(probabilities)
@@ -238,7 +251,8 @@ def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor
     size = (~beyond).sum(-1, keepdim=True)
     least = ranked.gather(-1, size - 1)
     inside = probabilities >= least
-    # Most often all ties belong to the set. To test it is cheap on a CPU, but would stall an accelerator.
+    # Most often all ties belong to the set. To test it is cheap on a CPU, but would stall an
+    # accelerator.
     if not (is_large and inside.sum(-1, keepdim=True).equal(size)):
         ties = probabilities == least
         num_ties = size - (ranked > least).sum(-1, keepdim=True)

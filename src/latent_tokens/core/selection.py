@@ -1,8 +1,9 @@
 """How many of its candidates a step decodes: a fixed count, or a rule that decides after the predictions.
 
-Tokens of one step are independent of each other given the input, so decoding several saves forward passes and
-costs quality. A fixed count is planned before the first prediction. A rule keeps the candidates of which the
-network is sure, so a step decodes many tokens where the task is easy and one where it is hard.
+Tokens of one step are independent of each other given the input, so decoding several saves forward
+passes and costs quality. A fixed count is planned before the first prediction. A rule keeps the
+candidates of which the network is sure, so a step decodes many tokens where the task is easy and
+one where it is hard.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from latent_tokens.core.order import Noise, Order, given
 Rule = Callable[[Candidates], Int[Tensor, " A"] | Bool[Tensor, "A K"]]
 """step -> how many of the most confident candidates to decode, or which ones.
 
-The most confident one is decoded in any case. From left to right, a rule that says which decodes the
-candidates before the first that it leaves out.
+The most confident one is decoded in any case. From left to right, a rule that says which decodes
+the candidates before the first that it leaves out.
 """
 
 
@@ -49,14 +50,17 @@ class FixedCount:
 
     def __post_init__(self) -> None:
         if not callable(self.tokens) and not is_whole(self.tokens, 1):
-            raise ValueError(f"tokens_per_step={self.tokens}: must be a whole number from 1, or a partition")
+            raise ValueError(
+                f"tokens_per_step={self.tokens}: must be a whole number from 1, or a partition"
+            )
 
 
 @dataclass(frozen=True)
 class Threshold:
     """The rule that keeps every candidate whose largest probability is at least `probability`.
 
-    It is that of Fast-dLLM (Wu et al., 2025, arXiv 2505.22618). Above 1 it keeps one token per step.
+    It is that of Fast-dLLM (Wu et al., 2025, arXiv 2505.22618). Above 1 it keeps one token per
+    step.
 
     Example:
         >>> Decoding(candidates="all", select=Threshold(0.9)).selection.probability
@@ -78,9 +82,9 @@ class Threshold:
 class EntropyBound:
     """The rule that keeps candidates by rising entropy as long as their joint error is bounded.
 
-    The sum of their entropies without the largest is an upper bound, in nats, on what is lost by decoding
-    them independently. It may be at most `nats` (EB-Sampler, Ben-Hamu et al., 2025, arXiv 2505.24857). At 0
-    it keeps one token per step.
+    The sum of their entropies without the largest is an upper bound, in nats, on what is lost by
+    decoding them independently. It may be at most `nats` (EB-Sampler, Ben-Hamu et al., 2025, arXiv
+    2505.24857). At 0 it keeps one token per step.
 
     Example:
         >>> Decoding(candidates="all", select=EntropyBound(0.1)).selection.nats
@@ -105,7 +109,8 @@ class EntropyBound:
 class Factor:
     """The rule that keeps the largest number T of candidates with (T + 1)(1 - p) < `factor`.
 
-    p is the smallest of the T largest probabilities (Fast-dLLM, theorem 1). At 0 it keeps one token per step.
+    p is the smallest of the T largest probabilities (Fast-dLLM, theorem 1). At 0 it keeps one token
+    per step.
 
     Example:
         >>> Decoding(candidates="all", select=Factor(1.0)).selection.factor
@@ -210,7 +215,9 @@ def reverse_process(steps: int) -> Partition:
     check_int("steps", steps, 1)
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        drawn = (noise * steps).long()  # a 1 that pads the noise is `steps`, which has its own column
+        drawn = (
+            noise * steps
+        ).long()  # a 1 that pads the noise is `steps`, which has its own column
         counts = torch.zeros(len(noise), steps + 1, dtype=torch.int64, device=masked.device)
         return counts.scatter_add(1, drawn, torch.ones_like(drawn))[:, :steps]
 
@@ -220,8 +227,8 @@ def reverse_process(steps: int) -> Partition:
 def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
     """Return `order` and `tokens_per_step` of a Decoding that decodes the positions of sets[t] at step t.
 
-    Known positions are left out of their set. `candidates` stays at 1: a step with more candidates than its
-    set has positions decodes the most confident, which may be of later sets.
+    Known positions are left out of their set. `candidates` stays at 1: a step with more candidates
+    than its set has positions decodes the most confident, which may be of later sets.
 
     Args:
         sets: the positions that each step decodes.
@@ -237,7 +244,9 @@ def given_partition(sets: Sequence[Sequence[int]]) -> tuple[Order, Partition]:
         (2, [18, 19, 20])
     """
     schedule = torch.tensor([position for part in sets for position in part])
-    step_of = torch.repeat_interleave(torch.arange(len(sets)), torch.tensor([len(part) for part in sets]))
+    step_of = torch.repeat_interleave(
+        torch.arange(len(sets)), torch.tensor([len(part) for part in sets])
+    )
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
         # (B, L): 1 at each masked entry of the schedule

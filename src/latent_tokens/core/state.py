@@ -1,7 +1,8 @@
 """The state of a batch between two decoding steps, its random streams, and the plan of its steps.
 
-A fixed number of tokens per step does not depend on what the network predicts, so the loop reads no count
-back from an accelerator. Of a rule that decides after the predictions it reads one number per row and step.
+A fixed number of tokens per step does not depend on what the network predicts, so the loop reads no
+count back from an accelerator. Of a rule that decides after the predictions it reads one number per
+row and step.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Streams:
 
     def __init__(self, seed: int, rows: Int[Tensor, " B"]) -> None:
         if seed < 0 or (rows < 0).any():
-            raise ValueError(f"seed={seed}, smallest row {int(rows.min())}: seeds and row numbers start at 0")
+            raise ValueError(
+                f"seed={seed}, smallest row {int(rows.min())}: seeds and row numbers start at 0"
+            )
         self.device = rows.device
         self.generators = [np.random.default_rng((seed, row)) for row in rows.tolist()]
 
@@ -72,7 +75,8 @@ class State:
     """B rows between two steps. `decode` changes it in place."""
 
     tokens: Int[Tensor, "B L"]  # MASK where masked
-    order: Int[Tensor, "B L"]  # the first num_clean entries are clean, those up to the length are masked
+    # The first num_clean entries are clean, those up to the length are masked
+    order: Int[Tensor, "B L"]
     num_clean: Int[Tensor, " B"]
     lengths: Int[Tensor, " B"]
     sizes: Int[Tensor, "B T"]  # how many tokens each step of a row decodes; 1 if a rule decides
@@ -96,7 +100,8 @@ class State:
         """Take a step of some rows.
 
         Args:
-            rows: the rows. None is all, whose new tensors replace those of the state without a copy.
+            rows: the rows. None is all, whose new tensors replace those of the state without a
+                copy.
             tokens: their tokens after the step.
             order: their order after the step.
             count: how many tokens each of them decoded.
@@ -152,7 +157,8 @@ def start(
     tokens_per_step = selection.tokens if isinstance(selection, FixedCount) else 1
     sizes = sizes_of_steps(tokens_per_step, masked, draw)
     if blocks_of(method, decoding) is not None and sizes.numel():
-        sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block, so there may be more of them
+        # A step ends with its block, so there may be more of them
+        sizes = sizes[:, :1].expand(-1, length)
     block = block_of(method.attention)
     if block is not None:
         check_blocks(order, known.sum(1), lengths, block)
@@ -173,7 +179,9 @@ def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -
     """Raise ValueError if the shapes of the rows to decode do not match."""
     batch, length = tokens.shape
     if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
-        shapes = f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
+        shapes = (
+            f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
+        )
         raise ValueError(
             f"tokens {(batch, length)} with {shapes}: "
             "known must be of the shape of tokens, lengths and rows of its first"
@@ -218,7 +226,9 @@ class PlannedStep:
     @cached_property
     def on_device(self) -> Counts:
         """The counts as tensors, copied at once."""
-        return Counts(*torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True).unbind())
+        return Counts(
+            *torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True).unbind()
+        )
 
     def decide(self, count: Int[Tensor, " A"]) -> None:
         """Set how many tokens each row decodes. Reads them from the device."""
@@ -258,7 +268,9 @@ class PlannedStep:
         stop = int(host.num_shown[0])
         positions = order[:, :start]
         if stop > start:
-            positions = torch.cat((order[:, :clean], order[:, start:stop], order[:, clean:start]), dim=1)
+            positions = torch.cat(
+                (order[:, :clean], order[:, start:stop], order[:, clean:start]), dim=1
+            )
         return Layout(positions, step.num_clean, step.num_shown)
 
 
@@ -267,20 +279,27 @@ def plan_steps(
 ) -> Iterator[PlannedStep]:
     """Yield the steps that decode these rows to their end. A finished row takes no part in later steps.
 
-    All steps are planned at once if their counts are fixed, and one after the other if a rule decides them.
+    All steps are planned at once if their counts are fixed, and one after the other if a rule
+    decides them.
 
     Raises:
-        ValueError: k or n of a row is out of range, or a step decodes more tokens than the window shows.
+        ValueError: k or n of a row is out of range, or a step decodes more tokens than the window
+            shows.
     """
     numbers = rows.cpu().numpy()
     clean, lengths, steps, sizes = (
-        values[rows].cpu().numpy() for values in (state.num_clean, state.lengths, state.steps, state.sizes)
+        values[rows].cpu().numpy()
+        for values in (state.num_clean, state.lengths, state.steps, state.sizes)
     )
     ends = ends_of_blocks(method, decoding, state, rows)
     clean = clean.copy()
     steps = steps.copy()
     is_fixed = isinstance(decoding.selection, FixedCount)
-    most = decoding.tokens_per_step if isinstance(decoding.tokens_per_step, int) else state.tokens.shape[1]
+    most = (
+        decoding.tokens_per_step
+        if isinstance(decoding.tokens_per_step, int)
+        else state.tokens.shape[1]
+    )
     drafts = []
     lines = np.arange(len(numbers))
     while len(lines := lines[clean[lines] < lengths[lines]]):
@@ -327,7 +346,8 @@ def ends_of_blocks(
 ) -> npt.NDArray[np.int64]:
     """Return for each entry of a row's order the index after the last of its block, (R, L).
 
-    Steps rearrange the order only within a block, so the first order tells. Without blocks it is the length.
+    Steps rearrange the order only within a block, so the first order tells. Without blocks it is
+    the length.
     """
     order = state.order[rows]
     block = blocks_of(method, decoding)

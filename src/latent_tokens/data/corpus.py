@@ -26,12 +26,20 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
-from latent_tokens.tasks.text.tokenizer import FILE, Ids, Learned, Tokenizer, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import (
+    FILE,
+    Ids,
+    Learned,
+    Tokenizer,
+    learn_bpe,
+    read_tokenizer,
+)
 
 PIECES = 256  # number of documents into which a text is cut, about
 SHORTEST = 200  # characters of such a document
 LONGEST = 16_384  # half the most characters of such a document
-LONGEST_DOCUMENT = 1 << 20  # characters: longer ones are cut, as tokenizing takes hundreds of bytes per token
+# Characters: longer ones are cut, as tokenizing takes hundreds of bytes per token
+LONGEST_DOCUMENT = 1 << 20
 BLOCK = 1 << 20  # characters read at a time
 BATCH = 16  # documents tokenized at a time
 MAX_HELD_OUT = 1_024  # default number of sequences for validation and for the test, at most
@@ -53,7 +61,8 @@ def make_text(config: DataConfig, report: Report) -> Path:
     """Write a data set of text: {train,validation,test}.tokens.npy, its tokenizer and manifest.json.
 
     Raises:
-        ValueError: The config has settings of puzzles, or the source or the tokenizer cannot be read.
+        ValueError: The config has settings of puzzles, or the source or the tokenizer cannot be
+            read.
     """
     check_text_config(config)
     source = Path(str(config.source))
@@ -65,7 +74,10 @@ def make_text(config: DataConfig, report: Report) -> Path:
 
         # Pack the documents, and thin out the held-out splits.
         splits, skipped = pack(read(), task, config.num_train, folder, report)
-        held_out: dict[Split, int | None] = {"validation": config.num_validation, "test": config.num_test}
+        held_out: dict[Split, int | None] = {
+            "validation": config.num_validation,
+            "test": config.num_test,
+        }
         for split, count in held_out.items():
             most = MAX_HELD_OUT if count is None else count
             splits[split]["examples"] = thin(folder / f"{split}.tokens.npy", most)
@@ -80,7 +92,11 @@ def make_text(config: DataConfig, report: Report) -> Path:
         for split, counts in splits.items():
             file = folder / f"{split}.tokens.npy"
             if counts["examples"]:
-                entries[split] = {**counts, **type_entry(task.token_type), "sha256": sha256_of(file)}
+                entries[split] = {
+                    **counts,
+                    **type_entry(task.token_type),
+                    "sha256": sha256_of(file),
+                }
             else:
                 file.unlink()
         manifest: dict[str, Json] = {
@@ -102,7 +118,9 @@ def check_text_config(config: DataConfig) -> None:
     source = Path(str(config.source))
     for name in OF_PUZZLES:
         if getattr(config, name):
-            raise ValueError(f"{name}={in_message(getattr(config, name))}: text has no such setting")
+            raise ValueError(
+                f"{name}={in_message(getattr(config, name))}: text has no such setting"
+            )
     if not config.from_file or source.suffix.lower() in TABLES:
         fix = 'Name a text file, a directory of them, or a .jsonl of lines like {"text": ...}.'
         raise ValueError(f"source={config.source}: text is read from a file without columns. {fix}")
@@ -130,9 +148,9 @@ def documents(source: Path, field: str) -> Iterator[str]:
     """Yield the documents of a source, those of more than LONGEST_DOCUMENT characters in pieces.
 
     Args:
-        source: A .jsonl (a document per line), a directory (one per file), a data set of the `datasets`
-            library, saved in a directory or on the hub (one per row), or one text file, which is cut between
-            paragraphs.
+        source: A .jsonl (a document per line), a directory (one per file), a data set of the
+            `datasets` library, saved in a directory or on the hub (one per row), or one text file,
+            which is cut between paragraphs.
         field: The field of a line or row that holds the text.
 
     Raises:
@@ -183,7 +201,9 @@ def files_of(folder: Path) -> tuple[list[Path], int]:
     Files with a name or a subdirectory that begins with a dot are neither.
     """
     names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    shown = [folder / name for name in names if not any(part.startswith(".") for part in name.parts)]
+    shown = [
+        folder / name for name in names if not any(part.startswith(".") for part in name.parts)
+    ]
     text_files = [file for file in shown if file.suffix.lower() in SUFFIXES]
     return text_files, len(shown) - len(text_files)
 
@@ -226,7 +246,9 @@ def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
             rows = datasets.load_from_disk(name)
             rows = rows["train"] if isinstance(rows, datasets.DatasetDict) else rows
     except Exception as error:  # a file, a hub or a network can fail in any way
-        raise ValueError(f"source={name}: no data set that can be read ({first_line(error)})") from None
+        raise ValueError(
+            f"source={name}: no data set that can be read ({first_line(error)})"
+        ) from None
     yield from rows
 
 
@@ -260,8 +282,8 @@ def pieces(blocks: Iterable[str], length: int) -> Iterator[str]:
 
     Args:
         blocks: The text in parts.
-        length: The characters of the text. The more there are, the longer are the documents, but there are
-            enough for every split to get some.
+        length: The characters of the text. The more there are, the longer are the documents, but
+            there are enough for every split to get some.
     """
     size = max(SHORTEST, min(LONGEST, length // PIECES))
     text = ""
@@ -325,7 +347,11 @@ class PackedFile:
         """Write the number of sequences into the header, and return the counts of the manifest."""
         with self.path.open("r+b") as file:
             self._write_header(file)
-        return {"examples": self.num_sequences, "documents": self.num_documents, "tokens": self.num_tokens}
+        return {
+            "examples": self.num_sequences,
+            "documents": self.num_documents,
+            "tokens": self.num_tokens,
+        }
 
     def _write_header(self, file: BinaryIO) -> None:
         """Write the header, in which numpy leaves space for a larger number."""
@@ -349,7 +375,10 @@ def pack(
         ValueError: There is no document.
     """
     limits = {"train": num_train}
-    packed = {split: PackedFile(folder / f"{split}.tokens.npy", task, limits.get(split)) for split in SPLITS}
+    packed = {
+        split: PackedFile(folder / f"{split}.tokens.npy", task, limits.get(split))
+        for split in SPLITS
+    }
     seen: set[bytes] = set()
     skipped = {"empty": 0, "repeated": 0}
     stream = iter(texts)

@@ -58,7 +58,8 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
         The directory, with {train,validation,test}.{tokens,known,lengths}.npy and manifest.json.
 
     Raises:
-        ValueError: The directory is not empty, the task does not have a setting, or a source cannot be read.
+        ValueError: The directory is not empty, the task does not have a setting, or a source cannot
+            be read.
 
     Example:
         >>> make_data(DataConfig("sudoku-4", Path("data/sudoku-4"), num_train=100))
@@ -123,7 +124,9 @@ def task_of(config: DataConfig) -> Solvable:
     """Return the task with the config's settings. Raise ValueError if it does not have one of them."""
     names = (*TASK_SETTINGS, *(() if config.from_file else ("source",)))
     settings = {name: getattr(config, name) for name in names}
-    return configured(config.task, {name: value for name, value in settings.items() if value is not None})
+    return configured(
+        config.task, {name: value for name, value in settings.items() if value is not None}
+    )
 
 
 def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
@@ -131,7 +134,9 @@ def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
     num_wanted = counts_of(task, config)
     processes = config.processes or os.cpu_count() or 1
     seen = keys_of(config.apart_from, task)
-    builder = make_splits(task, num_wanted, config.seed, seen=seen, processes=processes, report=report)
+    builder = make_splits(
+        task, num_wanted, config.seed, seen=seen, processes=processes, report=report
+    )
     return builder.examples(), {
         "seed": config.seed,
         "generator": GENERATOR,
@@ -145,8 +150,8 @@ def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
 def import_splits(task: Task, config: DataConfig, report: Report) -> Made:
     """Return the examples of a file by split, and their origin.
 
-    All examples are of `config.split` if it is set. If no example is kept out, no more rows are read than
-    are needed.
+    All examples are of `config.split` if it is set. If no example is kept out, no more rows are
+    read than are needed.
     """
     # Read the file.
     file = Path(str(config.source))

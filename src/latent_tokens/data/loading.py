@@ -34,7 +34,8 @@ def fingerprint(examples: Examples) -> str:
     digest = hashlib.sha256()
     for part in examples:
         digest.update(f"{part.dtype} {part.shape}".encode())
-        for start in range(0, len(part), CHUNK):  # a mapped or broadcast array is never in memory as a whole
+        # A mapped or broadcast array is never in memory as a whole
+        for start in range(0, len(part), CHUNK):
             digest.update(np.ascontiguousarray(part[start : start + CHUNK]).data)
     return digest.hexdigest()
 
@@ -42,7 +43,8 @@ def fingerprint(examples: Examples) -> str:
 def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language, Manifest]:
     """Return the task of a directory that `make_data` wrote, and its manifest.
 
-    `task` is used if the data set has its description. It may be code of a user, which is not imported here.
+    `task` is used if the data set has its description. It may be code of a user, which is not
+    imported here.
 
     Raises:
         ValueError: The manifest is missing or corrupt.
@@ -53,7 +55,9 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
         is_same = task is not None and json_bytes(description(task)) == json_bytes(manifest["task"])
         if task is None or isinstance(task, Text) or not is_same:
             task = described(manifest["task"], folder)
-        if not isinstance(splits, dict) or not all(isinstance(entry, dict) for entry in splits.values()):
+        if not isinstance(splits, dict) or not all(
+            isinstance(entry, dict) for entry in splits.values()
+        ):
             raise ValueError("its manifest lists no splits")
     except ValueError as error:
         raise ValueError(f"data={folder}: {error}. Make the data set again.") from None
@@ -61,9 +65,7 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
 
 
 def load_data(
-    folder: str | Path,
-    splits: Sequence[Split] = SPLITS,
-    task: Language | None = None,
+    folder: str | Path, splits: Sequence[Split] = SPLITS, task: Language | None = None
 ) -> tuple[Language, dict[Split, Examples]]:
     """Return the task of a data set and those of the splits that it has.
 
@@ -76,7 +78,8 @@ def load_data(
         The task, and the examples by split.
 
     Raises:
-        ValueError: The data set is missing or corrupt, or does not match the checksums in its manifest.
+        ValueError: The data set is missing or corrupt, or does not match the checksums in its
+            manifest.
 
     Example:
         >>> task, splits = load_data("data/sudoku-9")
@@ -97,7 +100,8 @@ def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Ex
     """Return one split. Text is mapped from disk and not read.
 
     Raises:
-        ValueError: A file is missing or cannot be read, has another checksum, or is of another task.
+        ValueError: A file is missing or cannot be read, has another checksum, or is of another
+            task.
     """
     try:
         if isinstance(task, Text):
@@ -113,7 +117,11 @@ def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Ex
     else:
         if stored == sha256 and examples.tokens.shape[1:] == (task.length,):
             return examples
-        problem = "does not match the checksum in its manifest" if stored != sha256 else "is of another task"
+        problem = (
+            "does not match the checksum in its manifest"
+            if stored != sha256
+            else "is of another task"
+        )
     raise ValueError(f"data={folder}: {split} {problem}. Make the data set again.")
 
 
@@ -140,7 +148,9 @@ def change_detector(data: Path | None) -> Callable[[], bool]:
     return lambda: snapshot() == before
 
 
-def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+def as_tensors(
+    examples: Examples, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return examples as the tensors that `loss` and `generate` take.
 
     Args:
@@ -158,7 +168,8 @@ def as_tensors(examples: Examples, device: torch.device | str = "cpu") -> tuple[
         torch.Size([2, 16])
     """
     tokens = torch.from_numpy(examples.tokens.astype(np.int64)).to(device)
-    known = torch.from_numpy(np.array(examples.known)).to(device)  # that of a text cannot be written to
+    # That of a text cannot be written to
+    known = torch.from_numpy(np.array(examples.known)).to(device)
     lengths = torch.from_numpy(examples.lengths.astype(np.int64)).to(device)
     return tokens, known, lengths
 

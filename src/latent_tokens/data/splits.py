@@ -65,7 +65,9 @@ class SplitBuilder:
     def lacking(self) -> int:
         """An estimate of how many more numbers it takes to fill every split."""
         shares = {split: 1 if split != "train" else HELD_OUT - 2 for split in self.open}
-        return max(math.ceil(self.num_missing(split) * HELD_OUT / shares[split]) for split in shares)
+        return max(
+            math.ceil(self.num_missing(split) * HELD_OUT / shares[split]) for split in shares
+        )
 
     def num_missing(self, split: Split) -> int:
         """Return how many examples a split lacks."""
@@ -102,7 +104,9 @@ class SplitBuilder:
 
     def examples(self) -> dict[Split, Examples]:
         """Return the collected examples by split, and forget them."""
-        return {split: joined(self.parts.pop(split)) for split in self.wanted if self.counts.get(split)}
+        return {
+            split: joined(self.parts.pop(split)) for split in self.wanted if self.counts.get(split)
+        }
 
 
 def make_splits(
@@ -118,7 +122,8 @@ def make_splits(
 
     Args:
         task: The task that generates them.
-        counts: The number of examples of each split. A split of a task that has fewer stays smaller.
+        counts: The number of examples of each split. A split of a task that has fewer stays
+            smaller.
         seed: The seed.
         seen: Keys of examples to leave out.
         processes: The number of processes that generate, at most.
@@ -138,7 +143,9 @@ def make_splits(
             num_chunks = min(CHUNKS_PER_ROUND * workers, math.ceil(builder.lacking / chunk))
             starts = range(first, first + num_chunks * chunk, chunk)
             first = starts.stop
-            jobs = (delayed(generate_chunk)(task, chunk, seed, start, os.getpid()) for start in starts)
+            jobs = (
+                delayed(generate_chunk)(task, chunk, seed, start, os.getpid()) for start in starts
+            )
             for generated in pool(jobs):
                 if builder.open:
                     report(builder.add(chunk, *generated))
@@ -150,8 +157,8 @@ def make_splits(
 def compile_kernels(task: Task) -> None:
     """Compile the task's kernels by a first call, so that other processes read them from numba's cache.
 
-    Cached kernels older than any file of `tasks` are deleted first: numba compares only the file that
-    defines a kernel, and not those that it imports.
+    Cached kernels older than any file of `tasks` are deleted first: numba compares only the file
+    that defines a kernel, and not those that it imports.
     """
     home = Path(tasks.__file__).parent
     newest = max(file.stat().st_mtime for file in home.rglob("*.py"))
@@ -182,7 +189,9 @@ def end_with(parent: int) -> None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def make_problems(task: Task, count: int, seed: int, report: Report = lambda num_new: None) -> Examples:
+def make_problems(
+    task: Task, count: int, seed: int, report: Report = lambda num_new: None
+) -> Examples:
     """Return `count` problems of the test split, or as many as the task has.
 
     If nothing is given, there is one problem, and it is repeated.

@@ -64,7 +64,8 @@ def evaluate_in_parallel(
 ) -> list[Row]:
     """Return the rows of all configs in their order. Each row is measured by a process of one thread.
 
-    Samples do not depend on the number of processes. The seconds of a row are measured while other rows are.
+    Samples do not depend on the number of processes. The seconds of a row are measured while other
+    rows are.
 
     Args:
         model: the model directory.
@@ -78,13 +79,17 @@ def evaluate_in_parallel(
     """
     single = [
         replace(
-            config, latents=sampling.latents if sampling.latents is None else (sampling.latents,), threads=1
+            config,
+            latents=sampling.latents if sampling.latents is None else (sampling.latents,),
+            threads=1,
         )
         for config in configs
         for sampling in config.samplings
     ]
     rows: list[Row] = []
-    workers = Parallel(n_jobs=num_processes, return_as="generator", pre_dispatch=num_processes, batch_size=1)
+    workers = Parallel(
+        n_jobs=num_processes, return_as="generator", pre_dispatch=num_processes, batch_size=1
+    )
     title = f"evaluating {model.name} in {num_processes} processes"
     with workers, progress(title, len(single)) as advance:
         for row in workers(delayed(evaluate_one)(model, task, config) for config in single):
@@ -115,9 +120,10 @@ def evaluate(
 ) -> list[Row]:
     """Return the rows of results.jsonl, one per number of latent tokens.
 
-    Percentages are of samples, and seconds of decoding only. `processed` is tokens processed per sample,
-    `relative_cost` relative to an input with all masked tokens at every step, and `paper_cost` the same by
-    the paper's formula (D-21, relative cost). docs/formats.md lists all keys.
+    Percentages are of samples, and seconds of decoding only. `processed` is tokens processed per
+    sample, `relative_cost` relative to an input with all masked tokens at every step, and
+    `paper_cost` the same by the paper's formula (D-21, relative cost). docs/formats.md lists all
+    keys.
 
     Args:
         net: the model, also in a wrapper. It is left in eval mode.
@@ -128,7 +134,8 @@ def evaluate(
         **settings: fields of `EvalConfig` that replace those of `config` (`latents=(0, 4)`).
 
     Raises:
-        ValueError: the net is not of the task, its method cannot decode so, or it does not suit the protocol.
+        ValueError: the net is not of the task, its method cannot decode so, or it does not suit the
+            protocol.
 
     Example:
         >>> len(evaluate(net, "sudoku-6", latents=(0, 4), num_samples=2))
@@ -149,7 +156,9 @@ def evaluate(
     if protocol is not None:
         of_problems["protocol"] = protocol
     score = partial(scored, task, problems)
-    return measure(net, task, config, decodings, problems, score, of_problems, adjust=adjust, on_row=on_row)
+    return measure(
+        net, task, config, decodings, problems, score, of_problems, adjust=adjust, on_row=on_row
+    )
 
 
 def measure(
@@ -166,8 +175,8 @@ def measure(
 ) -> list[Row]:
     """Return one row per decoding: a sample of each problem, and its cost.
 
-    `score` returns the metrics of all samples, or None on a rank that has no row. `of_problems` are the
-    entries on the problems. `adjust` and `on_row` are as for `evaluate`.
+    `score` returns the metrics of all samples, or None on a rank that has no row. `of_problems` are
+    the entries on the problems. `adjust` and `on_row` are as for `evaluate`.
     """
     net.eval()
     model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
@@ -216,9 +225,13 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
 
 def scored(task: Task, problems: Examples, samples: Tokens) -> Row:
     """Return the metrics of the samples of some problems."""
-    means = {name: float(values.mean()) for name, values in scores_of(task, samples, problems).items()}
+    means = {
+        name: float(values.mean()) for name, values in scores_of(task, samples, problems).items()
+    }
     share = means[task.metric]
-    scores = {name: percent(mean) if name in SHARES else round(mean, 4) for name, mean in means.items()}
+    scores = {
+        name: percent(mean) if name in SHARES else round(mean, 4) for name, mean in means.items()
+    }
     row = {
         "metric": task.metric,
         **scores,

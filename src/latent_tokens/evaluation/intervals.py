@@ -15,8 +15,8 @@ STUDENT = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""97.5% quantiles of Student's t for 1 to 30 degrees of freedom: NIST/SEMATECH e-Handbook of Statistical
-Methods, section 1.3.6.7.2, "Critical Values of the Student's-t Distribution"."""
+"""97.5% quantiles of Student's t for 1 to 30 degrees of freedom: NIST/SEMATECH e-Handbook of
+Statistical Methods, section 1.3.6.7.2, "Critical Values of the Student's-t Distribution"."""
 
 
 def wilson(share: float, count: int) -> tuple[float, float]:
@@ -50,8 +50,8 @@ def wilson_difference(
 
         p1 - p2 - sqrt((p1 - l1)^2 + (u2 - p2)^2) to p1 - p2 + sqrt((u1 - p1)^2 + (p2 - l2)^2).
 
-    The source is Newcombe (1998), "Interval estimation for the difference between independent proportions",
-    Statistics in Medicine 17, method 10.
+    The source is Newcombe (1998), "Interval estimation for the difference between independent
+    proportions", Statistics in Medicine 17, method 10.
 
     Example:
         >>> [round(bound, 4) for bound in wilson_difference(56 / 70, 70, 48 / 80, 80)]
@@ -100,8 +100,8 @@ def half_interval_of_ratio(sums: Sequence[float], counts: Sequence[float]) -> fl
 def student(count: int) -> float:
     """Return the 97.5% quantile of Student's t for a mean of `count` values.
 
-    It has count - 1 degrees of freedom. Above 30 it is the expansion of Abramowitz and Stegun (1964), 26.7.5,
-    z + (z^3 + z) / 4v + (5 z^5 + 16 z^3 + 3 z) / 96v^2 with v degrees of freedom.
+    It has count - 1 degrees of freedom. Above 30 it is the expansion of Abramowitz and Stegun
+    (1964), 26.7.5, z + (z^3 + z) / 4v + (5 z^5 + 16 z^3 + 3 z) / 96v^2 with v degrees of freedom.
 
     Args:
         count: 2 or more.

@@ -52,8 +52,9 @@ def nats_along_orders(
 ) -> NDArray[np.float64]:
     """Return the negative log-likelihood of N sequences along K orders, in nats (K, N).
 
-    K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of latents. The
-    mean over uniform orders is the bound (ELBO) that masked diffusion models are trained on.
+    K is 1 from left to right. Sequence i has the random orders of (seed, i) for any number of
+    latents. The mean over uniform orders is the bound (ELBO) that masked diffusion models are
+    trained on.
 
     Args:
         net: the network, with its method.
@@ -85,7 +86,9 @@ def nats_along_orders(
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
-    for start, part in zip(range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True):
+    for start, part in zip(
+        range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True
+    ):
         tokens, known, lengths = as_tensors(part, device)
         rows = torch.arange(start, start + len(tokens), device=device)
         streams = Streams(seed, rows)
@@ -112,8 +115,8 @@ def nats_along_orders(
 def schedule_for(method: Method, order: str | None) -> Order:
     """Return the order of a name: uniform, left_to_right or blockwise:N.
 
-    None is uniform, or left_to_right if the method decodes so. Under a rule with blocks, uniform is the order
-    of the method.
+    None is uniform, or left_to_right if the method decodes so. Under a rule with blocks, uniform is
+    the order of the method.
 
     Raises:
         ValueError: the name is unknown, or the method decodes from left to right only.
@@ -159,7 +162,9 @@ class Continuation:
 
     def __post_init__(self) -> None:
         if not self.tokens:
-            raise ValueError("tokens=[]: a continuation needs one token or more. Remove it from the task.")
+            raise ValueError(
+                "tokens=[]: a continuation needs one token or more. Remove it from the task."
+            )
 
     @property
     def length(self) -> int:
@@ -179,7 +184,8 @@ class LikelihoodSettings:
     """Settings of likelihoods. Raises ValueError for a value out of range."""
 
     latents: int | Literal["all"] | None = None  # n; None is the method's own
-    order: Literal["uniform", "left_to_right"] | None = None  # None is left_to_right if the method decodes so
+    # None is left_to_right if the method decodes so
+    order: Literal["uniform", "left_to_right"] | None = None
     orders: int | None = None  # the number of random orders; None is 4
     suffix: int | None = None  # masked positions after the continuation; None is as `suffix_of`
     seed: int = 0
@@ -235,8 +241,8 @@ def score_continuations(
 ) -> list[ContinuationScore]:
     """Return the likelihood of each continuation, in their order.
 
-    The orders of a continuation depend on the seed and its number only: not on its batch, and not on the
-    number of latent tokens.
+    The orders of a continuation depend on the seed and its number only: not on its batch, and not
+    on the number of latent tokens.
 
     Args:
         net: the network, in eval mode.
@@ -254,7 +260,8 @@ def score_continuations(
     schedule, num_orders = orders_of(method, settings)
     scores: dict[int, ContinuationScore] = {}
     for indices in batches(continuations, batch_size):
-        # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any order.
+        # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any
+        # order.
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
         lengths = (ends + suffix_of(method, settings)).clamp(max=max_length)
         tokens = nn.functional.pad(tokens, (0, int(lengths.max()) - tokens.shape[1]))  # (B, L)
@@ -283,7 +290,9 @@ def score_continuations(
             )
             nats.append(scored.log_probabilities.sum(1).tolist())
             is_greedy &= (scored.is_argmax | ~is_scored).all(1)
-        for index, each, greedy in zip(indices, zip(*nats, strict=True), is_greedy.tolist(), strict=True):
+        for index, each, greedy in zip(
+            indices, zip(*nats, strict=True), is_greedy.tolist(), strict=True
+        ):
             scores[index] = ContinuationScore(each, greedy)
         report(len(indices))
     return [scores[index] for index in range(len(continuations))]
@@ -301,7 +310,9 @@ def batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[
         indices = indices[rows:]
 
 
-def padded(continuations: Sequence[Continuation], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def padded(
+    continuations: Sequence[Continuation], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the sequences Int[B, L], and the lengths Int[B] of contexts and of sequences."""
     longest = max(each.length for each in continuations)
     rows = [[*each.context, *each.tokens, *[0] * (longest - each.length)] for each in continuations]

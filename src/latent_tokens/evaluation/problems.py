@@ -51,7 +51,9 @@ class Batch:
     rows: Tensor  # Int[B]
 
     @staticmethod
-    def of(examples: Examples, device: torch.device | str, rows: NDArray[np.int64] | None = None) -> Batch:
+    def of(
+        examples: Examples, device: torch.device | str, rows: NDArray[np.int64] | None = None
+    ) -> Batch:
         """Return the batch of these examples. `rows` are by default 0..B-1."""
         tokens, known, lengths = as_tensors(examples, device)
         numbers = np.arange(len(examples.tokens)) if rows is None else rows
@@ -79,7 +81,10 @@ class DecodedBatch:
 
 
 def batches(
-    problems: Examples, batch_size: int, device: torch.device | str, which: NDArray[np.int64] | None = None
+    problems: Examples,
+    batch_size: int,
+    device: torch.device | str,
+    which: NDArray[np.int64] | None = None,
 ) -> Iterator[Batch]:
     """Yield the problems `which`, by default all, in batches. Problem i draws from the stream (seed, i)."""
     chosen = np.arange(len(problems.tokens)) if which is None else which
@@ -97,7 +102,8 @@ def decode_batch(
 ) -> DecodedBatch:
     """Decode a batch. Raise ValueError as `generate` does.
 
-    Every command decodes with this function, and scores with `task.score(decoded.samples, batch.examples)`.
+    Every command decodes with this function, and scores with `task.score(decoded.samples,
+    batch.examples)`.
     """
     begin = time.perf_counter()
     generated = generate(
@@ -138,8 +144,14 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
     count = config.num_samples or min(DEFAULT_SAMPLES, available)
     if not 1 <= count <= available:
         name = task.name if config.data is None else config.data
-        fix = f"Use at most num_samples={available}." if available else "Make a data set that has some."
-        raise ValueError(f"num_samples={count}: the test split of {name} has {available} problems. {fix}")
+        fix = (
+            f"Use at most num_samples={available}."
+            if available
+            else "Make a data set that has some."
+        )
+        raise ValueError(
+            f"num_samples={count}: the test split of {name} has {available} problems. {fix}"
+        )
     return problems.take(slice(count))
 
 
@@ -153,7 +165,11 @@ def read_split(task: Language, folder: Path, split: Split) -> Examples:
     """
     data_task, splits = load_data(folder, (split,), task)
     examples = splits.get(split, Examples.of(np.zeros((0, data_task.length), np.uint8), 0))
-    if isinstance(task, Sudoku) and isinstance(data_task, SudokuPuzzle) and task.grid == data_task.grid:
+    if (
+        isinstance(task, Sudoku)
+        and isinstance(data_task, SudokuPuzzle)
+        and task.grid == data_task.grid
+    ):
         return data_task.to_infill(examples, task)
     if signature(data_task) != signature(task):
         raise ValueError(
@@ -175,7 +191,9 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     if config.data is not None:
         examples = read_split(task, config.data, "validation")
     elif isinstance(task, Task):
-        examples = make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")
+        examples = (
+            make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")
+        )
     if examples is None or not len(examples.tokens):
         raise ValueError(
             f"latent_policy=relevant: {task.name} has no validation examples. "
@@ -186,7 +204,13 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     most_masked = int((batch.lengths - batch.known.sum(1)).max())
     with counting("measuring influence", most_masked) as report:
         table = influence(
-            net, net.method, batch.tokens, batch.known, generator, lengths=batch.lengths, report=report
+            net,
+            net.method,
+            batch.tokens,
+            batch.known,
+            generator,
+            lengths=batch.lengths,
+            report=report,
         )
     return relevant(table)
 
@@ -202,7 +226,12 @@ class Attempt:
 
 
 def solve(
-    net: Transformer, task: Solvable, problem: Examples, decoding: Decoding, seed: int, attempts: int
+    net: Transformer,
+    task: Solvable,
+    problem: Examples,
+    decoding: Decoding,
+    seed: int,
+    attempts: int,
 ) -> Attempt:
     """Return the first correct one of `attempts` answers to a problem of one example, else the first.
 

@@ -53,10 +53,19 @@ def table(rows: Sequence[Row], title: str) -> Table:
     metric = rows[0]["metric"]
     of_text = "entropy" in rows[0]
     timed = all("samples_per_second" in row for row in rows)
-    columns = ["method", "order", "k", "latents n", metric if of_text else f"{metric} %", "95% interval"]
+    columns = [
+        "method",
+        "order",
+        "k",
+        "latents n",
+        metric if of_text else f"{metric} %",
+        "95% interval",
+    ]
     columns += ["entropy"] * of_text + ["tokens"] + ["samples/s"] * timed
     for column in columns:
-        sheet.add_column(column, justify="left" if column in ("method", "order") else "right", no_wrap=True)
+        sheet.add_column(
+            column, justify="left" if column in ("method", "order") else "right", no_wrap=True
+        )
     for i, row in enumerate(rows):
         cells = [
             row["method"],
@@ -69,7 +78,9 @@ def table(rows: Sequence[Row], title: str) -> Table:
             f"{row['relative_cost']:.2f}x",
             *([f"{row['samples_per_second']:.3g}"] if timed else []),
         ]
-        sheet.add_row(*cells, end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row))
+        sheet.add_row(
+            *cells, end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row)
+        )
     return sheet
 
 
@@ -116,9 +127,16 @@ def figure(
         at = (row["relative_cost"], row["valid"])
         color = METHOD_COLORS[row["method"]]
         axes.annotate(
-            row["method"].upper(), at, (9, 4), textcoords="offset points", color=color, weight="bold"
+            row["method"].upper(),
+            at,
+            (9, 4),
+            textcoords="offset points",
+            color=color,
+            weight="bold",
         )
-    axes.set(xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None))
+    axes.set(
+        xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None)
+    )
     axes.margins(x=0.08)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
@@ -163,7 +181,9 @@ def wrapped(line: str, width: int) -> str:
     joined = line.replace(" ", NO_BREAK).replace(f",{NO_BREAK}", ", ")
     wrap = partial(textwrap.wrap, joined, break_long_words=False, break_on_hyphens=False)
     num_lines = len(wrap(width))
-    parts = next(parts for columns in range(1, width + 1) if len(parts := wrap(columns)) <= num_lines)
+    parts = next(
+        parts for columns in range(1, width + 1) if len(parts := wrap(columns)) <= num_lines
+    )
     return "\n".join(parts).replace(NO_BREAK, " ")
 
 
@@ -191,10 +211,10 @@ def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
     - `commit` is the commit of the code that measured.
 
     Args:
-        runs: run directories, files of result rows (.jsonl), and glob patterns of them. Runs without results
-            are left out.
-        metric: the metric to have as `value`. Rows without it are left out. None: the metric of each row. A
-            metric that is not the row's own has no interval.
+        runs: run directories, files of result rows (.jsonl), and glob patterns of them. Runs
+            without results are left out.
+        metric: the metric to have as `value`. Rows without it are left out. None: the metric of
+            each row. A metric that is not the row's own has no interval.
 
     Raises:
         ImportError: pandas is not installed.
@@ -232,15 +252,20 @@ def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
     """Return (the files of result rows, the run directories that have none).
 
     Raises:
-        ValueError: a path or a pattern matches nothing, or a path is neither a run nor a file of rows.
+        ValueError: a path or a pattern matches nothing, or a path is neither a run nor a file of
+            rows.
     """
     files: list[Path] = []
     without_results: list[Path] = []
     for run in runs:
         path = Path(run)
-        matches = [path] if path.exists() else [Path(match) for match in sorted(glob.glob(str(run)))]
+        matches = (
+            [path] if path.exists() else [Path(match) for match in sorted(glob.glob(str(run)))]
+        )
         if not matches:
-            raise ValueError(f"{run}: not found. Name run directories, or quote a pattern: 'runs/*'.")
+            raise ValueError(
+                f"{run}: not found. Name run directories, or quote a pattern: 'runs/*'."
+            )
         for match in matches:
             if match.suffix == ".jsonl" and match.is_file():
                 files.append(match)
@@ -262,8 +287,12 @@ def measurements_of(file: Path) -> list[Measurement]:
         description = read_description(folder, "config.json", "run")
         training = entries(description, "training")
         others = [name for name in training if name not in (*KEYS.values(), "task", "method")]
-        run |= {**described_run(folder, description), **{f"train_{name}": training[name] for name in others}}
-    run_name = {"run": run["run"]} if "run" in run else {}  # that of today, if the directory was renamed
+        run |= {
+            **described_run(folder, description),
+            **{f"train_{name}": training[name] for name in others},
+        }
+    # That of today, if the directory was renamed
+    run_name = {"run": run["run"]} if "run" in run else {}
     return [measurement({**run, **row, **run_name}) for row in read_results(file, NEEDED)]
 
 
@@ -271,7 +300,9 @@ def measurement(row: Mapping[str, Any]) -> Measurement:
     """Return a row with its metric as `value`. Lists and nested entries are left out."""
     low, high = row["ci95"] or (None, None)
     plain = {
-        name: value for name, value in row.items() if value is None or isinstance(value, str | float | int)
+        name: value
+        for name, value in row.items()
+        if value is None or isinstance(value, str | float | int)
     }
     for name in ("candidates", "latents"):
         plain[f"{name}_setting"] = str(row[name])
@@ -296,7 +327,9 @@ def of_metric(rows: list[Measurement], metric: str) -> list[Measurement]:
         raise ValueError(f"metric={metric}: no row has it{fix}")
     no_interval: Measurement = {"ci_low": None, "ci_high": None}
     return [
-        row if row["metric"] == metric else {**row, **no_interval, "metric": metric, "value": row[metric]}
+        row
+        if row["metric"] == metric
+        else {**row, **no_interval, "metric": metric, "value": row[metric]}
         for row in having
     ]
 

@@ -27,7 +27,8 @@ class Row(TypedDict, total=False):
     off_distribution: bool  # true if n leaves out masked tokens that each input had in training
     protocol: str  # that set the candidates and the samples: "paper"
 
-    # The value of the metric is under its own name. A task of another package may have other scores.
+    # The value of the metric is under its own name. A task of another package may have other
+    # scores.
     metric: str
     ci95: list[float] | None  # None for a single text
     num_samples: int
@@ -119,8 +120,13 @@ def trained_run(net: Denoiser) -> Row:
     Raises:
         ValueError: config.json is missing or corrupt.
     """
-    folder: Path | None = getattr(net, "folder", None)  # a network of another package has no such attribute
-    return {} if folder is None else described_run(folder, read_description(folder, "config.json", "model"))
+    # A network of another package has no such attribute
+    folder: Path | None = getattr(net, "folder", None)
+    return (
+        {}
+        if folder is None
+        else described_run(folder, read_description(folder, "config.json", "model"))
+    )
 
 
 def described_run(folder: Path, description: Mapping[str, Any]) -> Row:
@@ -196,15 +202,20 @@ def read_results(path: Path, needed: Sequence[str] = ()) -> list[Row]:
         needed: keys that each row must have.
 
     Raises:
-        ValueError: a row was changed after it was written, or a key is missing. The message names the first.
+        ValueError: a row was changed after it was written, or a key is missing. The message names
+            the first.
     """
     rows = read_lines(path)
     for number, row in enumerate(rows, start=1):
         missing = [name for name in needed if name not in row]
         is_changed = HASH in row and row[HASH] != row_hash(row)
         if missing or is_changed:
-            problem = f"has no {', '.join(missing)}" if missing else "was changed after it was measured"
-            raise ValueError(f"{path}, row {number}: {problem}. Remove the row, and it is measured again")
+            problem = (
+                f"has no {', '.join(missing)}" if missing else "was changed after it was measured"
+            )
+            raise ValueError(
+                f"{path}, row {number}: {problem}. Remove the row, and it is measured again"
+            )
     return [cast(Row, row) for row in rows]
 
 

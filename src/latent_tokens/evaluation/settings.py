@@ -25,10 +25,7 @@ from latent_tokens.tasks import Language, Task, Zebra
 
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
-POLICIES: dict[str, LatentPolicy] = {
-    "nearest": nearest,
-    "random": random,
-}
+POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
 
 
 def default_order(method: Method, task: Language) -> str:
@@ -44,7 +41,8 @@ def order_for(method: Method, task: Language, config: SamplingConfig) -> str:
 def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Decoding:
     """Return the `Decoding` of a config, with the defaults of the method and the task.
 
-    The latent policy is left at nearest: `policy_for` returns the config's, which may need examples.
+    The latent policy is left at nearest: `policy_for` returns the config's, which may need
+    examples.
 
     Raises:
         ValueError: the method or the order does not support a setting.
@@ -71,7 +69,9 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
     check_latents(method, config)
     if k is None and not is_adaptive(order):
         k = 1
-    temperature = getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
+    temperature = (
+        getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
+    )
     top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
     return Decoding(
         candidates=k,
@@ -116,7 +116,9 @@ def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
 
 
 def check_policy(
-    method: Method, config: SamplingConfig, latents: Sequence[NumLatents | Callable[[int], int] | None] = ()
+    method: Method,
+    config: SamplingConfig,
+    latents: Sequence[NumLatents | Callable[[int], int] | None] = (),
 ) -> None:
     """Raise ValueError if a latent policy has no latent tokens to choose from.
 
@@ -188,7 +190,9 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
 
 def label(method: Method, decoding: Decoding) -> str:
     """Return the label of a row's progress bar."""
-    latents = labeled(shown_latents(method, decoding), is_off_distribution(method, decoding.latents))
+    latents = labeled(
+        shown_latents(method, decoding), is_off_distribution(method, decoding.latents)
+    )
     return f"{name_of(method)} n={latents} k={shown_candidates(method, decoding)}"
 
 
@@ -198,9 +202,9 @@ NUM_ZEBRA = 1_280  # test puzzles, from the first
 def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfig:
     """Return the config with what its protocol sets. Without a protocol it is returned as it is.
 
-    The protocol "paper" takes 8 candidates in every adaptive order, the first 1,280 problems of Zebra,
-    sequences with the paper's padding, and EMA weights (D-39, the paper's protocol). An order that is not
-    adaptive has no candidates to set.
+    The protocol "paper" takes 8 candidates in every adaptive order, the first 1,280 problems of
+    Zebra, sequences with the paper's padding, and EMA weights (D-39, the paper's protocol). An
+    order that is not adaptive has no candidates to set.
 
     Raises:
         ValueError: the model learned sequences without padding, or was trained without EMA weights.

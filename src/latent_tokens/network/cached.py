@@ -16,7 +16,14 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.state import PlannedStep
 from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, begin_pass, has_hooks
-from latent_tokens.network.transformer import Block, Rotation, Transformer, apply_rotary, indices, merge_heads
+from latent_tokens.network.transformer import (
+    Block,
+    Rotation,
+    Transformer,
+    apply_rotary,
+    indices,
+    merge_heads,
+)
 
 
 class Layer(Protocol):
@@ -30,8 +37,9 @@ class Layer(Protocol):
 class CachedLogits:
     """Computes the logits of candidates, step after step, and keeps keys and values that never change.
 
-    These are those of clean slots, with a shifted readout those of all slots, and under `block_causal` those
-    of the blocks before the current one. The others are written behind them, and overwritten by the next.
+    These are those of clean slots, with a shifted readout those of all slots, and under
+    `block_causal` those of the blocks before the current one. The others are written behind them,
+    and overwritten by the next.
 
     Args:
         net: the network.
@@ -54,7 +62,8 @@ class CachedLogits:
         self.length = order.shape[1]
         self.table = table
         block = block_of(method.attention)
-        # Steps rearrange an order within its blocks, so the first order tells the block of each entry.
+        # Steps rearrange an order within its blocks, so the first order tells the block of each
+        # entry.
         self.blocks = None if block is None else (order // block).cpu().numpy()  # (R, L)
         self.layers = [packed(cast(Block, block), len(rows)) for block in net.blocks]
         self.is_causal = agree(method.attention, causal, self.length)
@@ -62,7 +71,9 @@ class CachedLogits:
         self.cached = np.zeros(len(self.rows), np.int64)  # the number of slots of each row
         self.cache: Tensor | None = None  # (layers, 2, R, H, L, C)
 
-    def __call__(self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout) -> Float[Tensor, "N V"]:
+    def __call__(
+        self, plan: PlannedStep, tokens: Int[Tensor, "A L"], layout: Layout
+    ) -> Float[Tensor, "N V"]:
         """Return the candidates' logits, row by row. The tokens are MASK where masked."""
         if len(plan.host.rows) < len(self.rows):
             self.keep(plan.host.rows)
@@ -73,7 +84,9 @@ class CachedLogits:
         if self.is_causal and plan.is_even and (first == first[0]).all():
             new = slice(int(first[0]), int(host.num_shown[0]))
             ids = self.new_ids(tokens, layout.positions, new)
-            return self.forward(ids, layout.positions[:, new], new, new.stop, None, int(host.candidates[0]))
+            return self.forward(
+                ids, layout.positions[:, new], new, new.stop, None, int(host.candidates[0])
+            )
 
         # Otherwise a row with fewer new slots repeats its last, and padding is no candidate.
         ids = self.method.input_ids(tokens, layout, self.net.mask_id)
@@ -85,7 +98,9 @@ class CachedLogits:
         mask = dense_mask(self.method.attention, layout, at)[:, None]
         chosen = indices(is_candidate, ids.device)
         stop = int(host.num_shown.max())
-        return self.forward(ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen)
+        return self.forward(
+            ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen
+        )
 
     def final_slots(self, plan: PlannedStep) -> Any:
         """Return how many of each row's first slots keep their keys and values after this step."""
@@ -129,7 +144,8 @@ class CachedLogits:
         rotation = net.rotation(positions, self.length)
         last = len(self.layers) - 1
         for number, layer in enumerate(self.layers):
-            # Project, in the first layer by a look-up, and write keys and values behind those of the cache.
+            # Project, in the first layer by a look-up, and write keys and values behind those of
+            # the cache.
             if number == 0 and self.table is not None:
                 projected = F.embedding(net.table_index(ids, positions), self.table)
             else:
@@ -157,7 +173,10 @@ class CachedLogits:
         return net.logits(x.flatten(0, -2))
 
     def write(
-        self, number: int, new: slice | Int[Tensor, "A Q"], keys_and_values: Float[Tensor, "2 A H Q C"]
+        self,
+        number: int,
+        new: slice | Int[Tensor, "A Q"],
+        keys_and_values: Float[Tensor, "2 A H Q C"],
     ) -> tuple[Tensor, Tensor]:
         """Write a layer's new keys and values, and return those of all its slots, (A, H, L, C) each."""
         if self.cache is None:  # at the first step, when the precision of the network is known
@@ -228,6 +247,11 @@ def packed(block: Block, num_rows: int) -> Layer:
     is_plain = not block.compiled and all(type(layer) is nn.Linear for layer in linears)
     is_plain &= all(type(norm) is nn.LayerNorm for norm in norms)
     is_plain &= not any(has_hooks(module) for module in (*linears, *norms))
-    if not is_plain or num_rows < MANY_ROWS or weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if (
+        not is_plain
+        or num_rows < MANY_ROWS
+        or weight.device.type != "cpu"
+        or weight.dtype != torch.float32
+    ):
         return block
     return block if torch.is_autocast_enabled("cpu") else PackedBlock(block)

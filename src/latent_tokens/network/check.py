@@ -73,12 +73,16 @@ class Probe:
         positions = self.positions if positions is None else positions
         logits = self.net(ids, positions, self.mask if mask is None else mask)
         if not isinstance(logits, Tensor):
-            raise failure(self.net, f"returns a {type(logits).__name__}, not a tensor. Return its logits.")
+            raise failure(
+                self.net, f"returns a {type(logits).__name__}, not a tensor. Return its logits."
+            )
         check_logits(self.net, logits, ids, self.vocab_size)
         return exclude_mask_token(self.net.mask_id, logits).double().clamp(min=LOWEST)
 
 
-def probe_of(net: Denoiser, method: Method, length: int, vocab_size: int, device: torch.device) -> Probe:
+def probe_of(
+    net: Denoiser, method: Method, length: int, vocab_size: int, device: torch.device
+) -> Probe:
     """Return the probe of a network for inputs of a method."""
     num_clean = min(length // 2, MOST_SLOTS)
     num_masked = min(length - num_clean, MOST_SLOTS)
@@ -98,7 +102,8 @@ def probe_of(net: Denoiser, method: Method, length: int, vocab_size: int, device
     vocabulary = vocabulary[vocabulary != net.mask_id][:vocab_size]
     tokens = [vocabulary[(torch.arange(length) + shift) % len(vocabulary)] for shift in (0, 1)]
     ids, other_ids = (
-        method.input_ids(row.expand(num_masked, -1).to(device), layout, net.mask_id) for row in tokens
+        method.input_ids(row.expand(num_masked, -1).to(device), layout, net.mask_id)
+        for row in tokens
     )
     return Probe(
         net,
@@ -149,8 +154,8 @@ def rounding(logits: Float[Tensor, "B S V"], units: float) -> float:
 def check_input_matters(probe: Probe, is_shifted: bool) -> None:
     """Raise ValueError if clean tokens, or positions, do not change the logits.
 
-    A network in which neither does, as with a head of zeros, passes. With a shifted readout slot and position
-    are equal, and positions need not matter.
+    A network in which neither does, as with a head of zeros, passes. With a shifted readout slot
+    and position are equal, and positions need not matter.
     """
     logits = probe.logits()
     ids = probe.ids.clone()
@@ -163,13 +168,16 @@ def check_input_matters(probe: Probe, is_shifted: bool) -> None:
     if by_token == 0 < by_position:
         raise failure(probe.net, "clean tokens do not change its logits. Embed ids.")
 
-    # Slots that influence each other at all do so at positions 0, 1, 2, ... under a mask of ones. In an
-    # untrained network whose blocks add nothing yet, none does.
+    # Slots that influence each other at all do so at positions 0, 1, 2, ... under a mask of ones.
+    # In an untrained network whose blocks add nothing yet, none does.
     first = torch.arange(ids.shape[1], device=ids.device).clamp(max=probe.length - 1).expand_as(ids)
     before = probe.logits(positions=first, mask=probe.everything)
     after = probe.logits(ids, first, probe.everything)
     by_unhidden = difference(before[:, probe.masked], after[:, probe.masked])
-    if difference(logits[:, probe.masked], with_other_tokens[:, probe.masked]) < SMALL * by_unhidden:
+    if (
+        difference(logits[:, probe.masked], with_other_tokens[:, probe.masked])
+        < SMALL * by_unhidden
+    ):
         raise failure(
             probe.net,
             "clean tokens do not change its logits at masked slots. Pass the mask, true if a slot "
@@ -268,8 +276,8 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
     - the order of slots that the mask does not tell apart does not,
     - other rows of the batch do not.
 
-    `generate` and `evaluate` call it once per method for a network other than `Transformer` that is a torch
-    module, or has one as an attribute.
+    `generate` and `evaluate` call it once per method for a network other than `Transformer` that is
+    a torch module, or has one as an attribute.
 
     Args:
         net: the network, trained or not.
@@ -297,7 +305,9 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
             probe.logits()
         except IndexError as error:
             sizes = f"{length} positions, {vocab_size} tokens and MASK, {net.mask_id}"
-            raise failure(net, f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings.") from error
+            raise failure(
+                net, f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings."
+            ) from error
         if length < FEWEST_POSITIONS or vocab_size == 1:
             return
         check_input_matters(probe, is_shifted=method.readout == "shifted")

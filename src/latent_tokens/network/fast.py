@@ -1,7 +1,7 @@
 """The optimized implementation of sampling: the same loop, with only the work that candidates depend on.
 
-`generate` here is the public one. The loop is that of core/sampling.py. Only the function that computes the
-candidates' logits differs, and it is tested equal to the reference.
+`generate` here is the public one. The loop is that of core/sampling.py. Only the function that
+computes the candidates' logits differs, and it is tested equal to the reference.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def generate(
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 
-    Sample i depends on (seed, rows[i]) only: it is the same alone, in any batch and in any order. A batch of
-    any size is split into parts that fit into memory. `on_step` receives the steps of one part after those of
-    another.
+    Sample i depends on (seed, rows[i]) only: it is the same alone, in any batch and in any order. A
+    batch of any size is split into parts that fit into memory. `on_step` receives the steps of one
+    part after those of another.
 
-    For our Transformer in eval mode, without hooks, the logits equal those of the reference implementation up
-    to rounding, and so do the samples, unless two choices are that close. So they do for a decoder of
-    `transformers` under a causal rule, with a KV cache. Any other network, a subclass, or the readout "left"
-    runs the reference implementation. A network that is not ours is tested by `check_network` at its first
-    call. Only our Transformer splits a batch.
+    For our Transformer in eval mode, without hooks, the logits equal those of the reference
+    implementation up to rounding, and so do the samples, unless two choices are that close. So they
+    do for a decoder of `transformers` under a causal rule, with a KV cache. Any other network, a
+    subclass, or the readout "left" runs the reference implementation. A network that is not ours is
+    tested by `check_network` at its first call. Only our Transformer splits a batch.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -71,16 +71,17 @@ def generate(
         rows: the number of each row, by default 0..B-1.
         lengths: the length of each row. Later positions take no part.
         on_step: called with every step.
-        stop: called after every step with the numbers of unfinished rows and their tokens, MASK where masked.
-            If it returns true, the decoding of these rows ends, and their masked tokens stay MASK.
+        stop: called after every step with the numbers of unfinished rows and their tokens, MASK
+            where masked. If it returns true, the decoding of these rows ends, and their masked
+            tokens stay MASK.
         **settings: fields of `Decoding` that replace those of `decoding` (`latents=4`).
 
     Returns:
         The decoded tokens, their order and their cost.
 
     Raises:
-        ValueError: the decoding does not suit the method, shapes or values are off, logits are not finite, or
-            the network does not pass `check_network`.
+        ValueError: the decoding does not suit the method, shapes or values are off, logits are not
+            finite, or the network does not pass `check_network`.
 
     Example:
         >>> known = torch.zeros(2, 36, dtype=torch.bool)
@@ -118,7 +119,8 @@ def generate(
 def is_plain(net: Transformer) -> bool:
     """Return whether the parts of a network may be called one by one.
 
-    It must be in eval mode, without hooks on it or inside it, and no subclass, whose forward may do more.
+    It must be in eval mode, without hooks on it or inside it, and no subclass, whose forward may do
+    more.
     """
     return type(net) is Transformer and supports_slots(net) and not (net.training or has_hooks(net))
 

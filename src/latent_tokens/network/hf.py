@@ -86,7 +86,9 @@ def check_mask_id(
     if kinds:
         raise ValueError(f"{name}={mask_id}: is the {kinds[0]} token of the model. {fix}")
     if not 0 <= mask_id < model.config.vocab_size:
-        raise ValueError(f"{name}={mask_id}: the vocabulary has {model.config.vocab_size} tokens. {fix}")
+        raise ValueError(
+            f"{name}={mask_id}: the vocabulary has {model.config.vocab_size} tokens. {fix}"
+        )
 
 
 def bos_token(model: PreTrainedModel) -> int:
@@ -120,16 +122,17 @@ class HuggingFaceDenoiser(nn.Module):
     """A denoiser that calls a network of `transformers`, and returns its logits as they are.
 
     It has `mask_id`, `vocab_size`, the number of tokens without a row that was added for MASK, and
-    `max_length`, the number of positions by the config. `method` is `mdm` with this readout, or `arm` if it
-    is shifted. Set another for a network that was trained otherwise.
+    `max_length`, the number of positions by the config. `method` is `mdm` with this readout, or
+    `arm` if it is shifted. Set another for a network that was trained otherwise.
 
     Args:
         model: a causal or masked language model with sdpa or eager attention. It is not copied.
-        mask_id: the id of MASK, a reserved one of the vocabulary. None adds a row to the embeddings, the mean
-            of the others.
-        readout: "in_place"; "left" for a diffusion model that predicts the next position, as Dream; or
-            "shifted" for an autoregressive model as it is. This receives its BOS token where a shifted
-            readout has MASK, in front of the first token. `mask_id` is then None, and no row is added.
+        mask_id: the id of MASK, a reserved one of the vocabulary. None adds a row to the
+            embeddings, the mean of the others.
+        readout: "in_place"; "left" for a diffusion model that predicts the next position, as Dream;
+            or "shifted" for an autoregressive model as it is. This receives its BOS token where a
+            shifted readout has MASK, in front of the first token. `mask_id` is then None, and no
+            row is added.
 
     Raises:
         ValueError: the architecture or its attention is not supported, or `mask_id` is not free.
@@ -159,7 +162,9 @@ class HuggingFaceDenoiser(nn.Module):
         self.max_length: int = model.config.max_position_embeddings
         self.bos_id = bos_token(model) if readout == "shifted" else None
         if readout == "shifted" and mask_id is not None:
-            raise ValueError(f"mask_id={mask_id}: a shifted readout has the BOS token for MASK. Use None.")
+            raise ValueError(
+                f"mask_id={mask_id}: a shifted readout has the BOS token for MASK. Use None."
+            )
         if mask_id is None:
             mask_id = self.vocab_size
             if readout != "shifted":
@@ -198,7 +203,9 @@ class HuggingFaceDenoiser(nn.Module):
             ValueError: a position is not below `max_length`.
         """
         if isinstance(mask, BlockMask):
-            mask = create_mask(mask.mask_mod, len(ids), None, *mask.seq_lengths, device=str(ids.device))[:, 0]
+            mask = create_mask(
+                mask.mask_mod, len(ids), None, *mask.seq_lengths, device=str(ids.device)
+            )[:, 0]
         if slots is None:
             return self.logits_of(ids, positions, mask, positions)
         if not self.keeps_logits:
@@ -258,7 +265,10 @@ class HuggingFaceDenoiser(nn.Module):
         )
 
     def layer_masks(
-        self, mask: Bool[Tensor, "B Q S"], positions: Int[Tensor, "B Q"], key_positions: Int[Tensor, "B S"]
+        self,
+        mask: Bool[Tensor, "B Q S"],
+        positions: Int[Tensor, "B Q"],
+        key_positions: Int[Tensor, "B S"],
     ) -> Tensor | dict[str, Tensor]:
         """Return the mask as the model takes it: one for all layers, or one per type of layer.
 
@@ -310,8 +320,8 @@ def freeze_embeddings(net: HuggingFaceDenoiser) -> None:
 def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     """Freeze a network, and add a LoRA adapter (arXiv 2106.09685) to its linear layers.
 
-    The adapter changes nothing before it is trained. Its scale is 1. `state_dict` then has the adapter and
-    the row of MASK alone, and `load_state_dict` leaves out the rest.
+    The adapter changes nothing before it is trained. Its scale is 1. `state_dict` then has the
+    adapter and the row of MASK alone, and `load_state_dict` leaves out the rest.
 
     Raises:
         ValueError: peft is not installed.
@@ -325,7 +335,10 @@ def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     layers = linear_layers(net.model, adapter.targets)
     is_transposed = not isinstance(next(iter(layers.values())), nn.Linear)
     config = LoraConfig(
-        r=adapter.rank, lora_alpha=adapter.rank, target_modules=list(layers), fan_in_fan_out=is_transposed
+        r=adapter.rank,
+        lora_alpha=adapter.rank,
+        target_modules=list(layers),
+        fan_in_fan_out=is_transposed,
     )
     inject_adapter_in_model(config, net.model)
     freeze_embeddings(net)
@@ -354,7 +367,9 @@ def is_of_adapter(name: str) -> bool:
     return ".lora_" in name or name.endswith("mask_row")
 
 
-def keep_adapter(net: nn.Module, tensors: dict[str, Tensor], prefix: str, metadata: dict[str, int]) -> None:
+def keep_adapter(
+    net: nn.Module, tensors: dict[str, Tensor], prefix: str, metadata: dict[str, int]
+) -> None:
     """Remove the weights of the base from a state_dict."""
     for name in [name for name in tensors if name.startswith(prefix) and not is_of_adapter(name)]:
         del tensors[name]
@@ -372,7 +387,11 @@ def merged(net: HuggingFaceDenoiser) -> PreTrainedModel:
     if net.adapter is not None:
         from peft.tuners.tuners_utils import BaseTunerLayer
 
-        layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)]
+        layers = [
+            (name, layer)
+            for name, layer in model.named_modules()
+            if isinstance(layer, BaseTunerLayer)
+        ]
         for name, layer in layers:
             layer.merge()
             model.set_submodule(name, layer.get_base_layer())
@@ -385,19 +404,22 @@ def merged(net: HuggingFaceDenoiser) -> PreTrainedModel:
 def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
     """Return whether the cache is exact for a network: a decoder in eval mode, under a causal rule.
 
-    The readout "left" reads slots that it would have dropped. Hooks on the network, and the forward of a
-    subclass, would not be called. Those of `net.model` are.
+    The readout "left" reads slots that it would have dropped. Hooks on the network, and the forward
+    of a subclass, would not be called. Those of `net.model` are.
     """
     is_exact = is_cacheable(method.attention) and method.readout != "left"
-    is_plain = type(net) is HuggingFaceDenoiser and not (net._forward_hooks or net._forward_pre_hooks)
+    is_plain = type(net) is HuggingFaceDenoiser and not (
+        net._forward_hooks or net._forward_pre_hooks
+    )
     return net.cache_argument is not None and not net.training and is_exact and is_plain
 
 
 class HuggingFaceCachedLogits:
     """Computes the candidates' logits of some rows, step after step (a `sampling.CandidateLogits`).
 
-    It keeps keys and values that never change: those of clean slots, and with a shifted readout those of all
-    slots. Rows may have different numbers of them. In a row with fewer, no slot attends to the padding.
+    It keeps keys and values that never change: those of clean slots, and with a shifted readout
+    those of all slots. Rows may have different numbers of them. In a row with fewer, no slot
+    attends to the padding.
 
     Args:
         net: the network, a decoder.
@@ -413,7 +435,8 @@ class HuggingFaceCachedLogits:
         self.rows = rows
         self.cache = DynamicCache()
         self.num_cached = torch.zeros_like(rows)
-        self.slots = rows.new_empty(len(rows), 0)  # (R, P): the slot of each cached key, -1 for none
+        # (R, P): the slot of each cached key, -1 for none
+        self.slots = rows.new_empty(len(rows), 0)
         self.positions = rows.new_empty(len(rows), 0)  # (R, P): its position
 
     def __call__(
@@ -431,18 +454,23 @@ class HuggingFaceCachedLogits:
         positions = layout.positions.gather(1, new)
 
         # They attend by the rule to cached and new slots.
-        keys = torch.cat([self.slots, new.masked_fill(rank >= num_new[:, None], -1)], dim=1)  # (A, P + Q)
+        # (A, P + Q)
+        keys = torch.cat([self.slots, new.masked_fill(rank >= num_new[:, None], -1)], dim=1)
         key_positions = torch.cat([self.positions, positions], dim=1)
         num_clean = layout.num_clean[:, None, None]
         num_shown = layout.num_shown[:, None, None]
-        mask = visible(self.method.attention, new[:, :, None], keys[:, None, :], num_clean, num_shown)
+        mask = visible(
+            self.method.attention, new[:, :, None], keys[:, None, :], num_clean, num_shown
+        )
         mask &= keys[:, None, :] >= 0
 
         # The candidates are the last slots. A row with fewer candidates repeats its last.
         candidate = torch.arange(int(num_candidates.max()), device=rows.device)
-        at = (num_new - num_candidates)[:, None] + candidate.minimum(num_candidates[:, None] - 1)  # (A, K)
+        # (A, K)
+        at = (num_new - num_candidates)[:, None] + candidate.minimum(num_candidates[:, None] - 1)
         columns, column_of = torch.unique(at, return_inverse=True)
-        logits = self.net.logits_of(ids, positions, mask, key_positions, columns, self.cache)  # (A, C, V)
+        # (A, C, V)
+        logits = self.net.logits_of(ids, positions, mask, key_positions, columns, self.cache)
         logits = logits.gather(1, column_of[:, :, None].expand(-1, -1, logits.shape[-1]))
 
         # Of the cache, keep what never changes.

@@ -30,17 +30,20 @@ MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 EVERY = slice(None)
 
 
-PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]  # by layer, first and last output
+# By layer, first and last output
+PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]
 
 
 PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
-def linear(layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = EVERY) -> Float[Tensor, "*N D"]:
+def linear(
+    layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = EVERY
+) -> Float[Tensor, "*N D"]:
     """Return layer(x), x W^T + bias: by a faster form for decoding on a CPU, without gradient.
 
-    The product is the same. Any layer but torch's own linear one without hooks is called, as is one that a
-    tool has put in its place: quantized, or with an adapter.
+    The product is the same. Any layer but torch's own linear one without hooks is called, as is one
+    that a tool has put in its place: quantized, or with an adapter.
 
     Args:
         layer: a linear layer. With `outputs` it is torch's own, without hooks.
@@ -61,9 +64,12 @@ def linear(layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = EVERY) -
         key = (layer, outputs.start, outputs.stop)
         if key not in packed:
             packed[key] = torch.ops.mkldnn._reorder_linear_weight(weight)
-        return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, packed[key], bias, "none", [], ""))
+        return cast(
+            Tensor, torch.ops.mkldnn._linear_pointwise(x, packed[key], bias, "none", [], "")
+        )
     if x.dtype != torch.float32 or x.numel() > FEW_ROWS * layer.in_features:
-        return F.linear(x.contiguous(), weight, bias)  # other strides can take twenty times as long in bf16
+        # Other strides can take twenty times as long in bf16
+        return F.linear(x.contiguous(), weight, bias)
 
     # Few rows. Other strides, and a single row, would take a third of the speed.
     rows = x.reshape(-1, layer.in_features)
@@ -82,9 +88,9 @@ def is_plain_linear(layer: nn.Module) -> TypeGuard[nn.Linear]:
 def packed_weights() -> Iterator[None]:
     """Pack the weights of linear layers once, in bf16 on a CPU with instructions for it.
 
-    oneDNN packs the weights of a product in bf16 at every call, which takes up to half of its time. Within
-    the context, `linear` does so at the first call of each layer. Its results are the same, bit for bit. The
-    weights must not change within the context.
+    oneDNN packs the weights of a product in bf16 at every call, which takes up to half of its time.
+    Within the context, `linear` does so at the first call of each layer. Its results are the same,
+    bit for bit. The weights must not change within the context.
     """
     has_mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     can_pack = has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise") and bf16_is_fast()
@@ -98,7 +104,10 @@ def packed_weights() -> Iterator[None]:
 def has_hooks(module: nn.Module) -> bool:
     """Return whether a call of a module, or of one inside it, does more than its forward."""
     return any(
-        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
+        part._forward_hooks
+        or part._forward_pre_hooks
+        or part._backward_hooks
+        or part._backward_pre_hooks
         for part in module.modules()
     )
 
@@ -111,8 +120,8 @@ def attend(
 ) -> Float[Tensor, "B H Q C"]:
     """Return softmax(q k^T / sqrt(C)) v over the keys that the mask admits. None admits all.
 
-    Training on a CPU in bf16 uses two matrix products: the backward pass of the fused kernel takes four times
-    as long there (docs/performance.md).
+    Training on a CPU in bf16 uses two matrix products: the backward pass of the fused kernel takes
+    four times as long there (docs/performance.md).
     """
     if isinstance(mask, BlockMask):
         return compiled_flex_attention(q.device.type)(q, k, v, block_mask=mask)
@@ -129,15 +138,17 @@ def attend_last(
 ) -> Float[Tensor, "B H Q C"]:
     """Return what `attend` returns if the queries are the last of `stop` slots and attend up to themselves.
 
-    The caches of keys and values have L slots. A few queries in float32 on a CPU take two batched matrix
-    products, which are faster.
+    The caches of keys and values have L slots. A few queries in float32 on a CPU take two batched
+    matrix products, which are faster.
     """
     num_queries, channels = q.shape[2:]
     is_plain = q.device.type != "cpu" or q.dtype != torch.float32 or num_queries > FEW_QUERIES
     if is_plain or len(q) < MANY_ROWS or torch.is_autocast_enabled("cpu"):
         mask = None
         if num_queries > 1:
-            mask = torch.ones(num_queries, stop, dtype=torch.bool, device=q.device).tril(stop - num_queries)
+            mask = torch.ones(num_queries, stop, dtype=torch.bool, device=q.device).tril(
+                stop - num_queries
+            )
         return attend(q, k[:, :, :stop], v[:, :, :stop], None if mask is None else mask[None, None])
     keys, values = (x.flatten(0, 1)[:, :stop] for x in (k, v))
     queries = q.reshape(-1, num_queries, channels)
@@ -200,7 +211,8 @@ def warn_if_slow(precision: Precision, device: torch.device) -> None:
 R = TypeVar("R")
 
 
-MOST_COMPILATIONS = 64  # of one function in a process: each width, precision and gradient mode takes one
+# Of one function in a process: each width, precision and gradient mode takes one
+MOST_COMPILATIONS = 64
 
 
 @cache
@@ -218,8 +230,8 @@ def compiled(function: Callable[..., R], device: str) -> Callable[..., R]:
 def compile_blocks(net: nn.Module) -> None:
     """Let the blocks of a network run compiled, in training and decoding.
 
-    Attention runs as before. The results differ by rounding. The first call takes seconds, and on a CPU a
-    C++ compiler.
+    Attention runs as before. The results differ by rounding. The first call takes seconds, and on a
+    CPU a C++ compiler.
 
     Raises:
         ValueError: the network has no blocks of ours.

@@ -47,8 +47,8 @@ def log_likelihood(
 ) -> Float[Tensor, "B L"]:
     """Return the log-probability of each token given those before it in `order`.
 
-    The input of a step has the clean tokens, n latent tokens among the masked tokens after the target, and
-    the target.
+    The input of a step has the clean tokens, n latent tokens among the masked tokens after the
+    target, and the target.
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
@@ -57,21 +57,23 @@ def log_likelihood(
         order: a permutation per row, known positions first.
         num_known: the number of given tokens of each row.
         lengths: the length of each row.
-        latents: n, or a function of the number of masked tokens. As in decoding with k = 1 and an order that
-            is not reshuffled. None is the method's own number.
+        latents: n, or a function of the number of masked tokens. As in decoding with k = 1 and an
+            order that is not reshuffled. None is the method's own number.
         report: called after every step with 1.
-        off_distribution: allow any n for a method whose n is fixed in training. The result is exact for the
-            decoding with that n.
-        latent_policy: which masked tokens are the n. The default is those that are next in the order.
+        off_distribution: allow any n for a method whose n is fixed in training. The result is exact
+            for the decoding with that n.
+        latent_policy: which masked tokens are the n. The default is those that are next in the
+            order.
         seed: row b of a random latent policy draws from the random stream (seed, b).
 
     Returns:
-        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a row is
-            its log-likelihood given its known tokens, and given the latent tokens that were drawn.
+        Nats in float64, by entry of the order: 0 for given tokens and past the length. The sum of a
+            row is its log-likelihood given its known tokens, and given the latent tokens that were
+            drawn.
 
     Raises:
-        ValueError: a left-to-right method gets another order, or a method latent tokens that it does not
-            support.
+        ValueError: a left-to-right method gets another order, or a method latent tokens that it
+            does not support.
 
     Example:
         >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))

@@ -24,7 +24,8 @@ def bucket_by_length(lengths: Sequence[int], max_rows: Callable[[int], int]) -> 
 
     Args:
         lengths: the number of slots of each row.
-        max_rows: from the number of slots of a row to the largest number of such rows in one bucket.
+        max_rows: from the number of slots of a row to the largest number of such rows in one
+            bucket.
 
     Returns:
         Row numbers, one list per bucket, from the shortest rows to the longest.
@@ -85,10 +86,16 @@ def training_rows(net: nn.Module, slots: int) -> int:
 def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
     """Return the bytes of one row of `slots` slots: what layers keep for gradients in float32, and logits."""
     if isinstance(net, Transformer):
-        return activation_bytes(slots, net.size.layers, net.size.width, net.size.heads, net.vocab_size + 1)
+        return activation_bytes(
+            slots, net.size.layers, net.size.width, net.size.heads, net.vocab_size + 1
+        )
     shape = net.model.config
     return activation_bytes(
-        slots, shape.num_hidden_layers, shape.hidden_size, shape.num_attention_heads, shape.vocab_size
+        slots,
+        shape.num_hidden_layers,
+        shape.hidden_size,
+        shape.num_attention_heads,
+        shape.vocab_size,
     )
 
 
@@ -101,8 +108,8 @@ def activation_bytes(slots: int, layers: int, width: int, heads: int, columns: i
 def memory_budget(net: Transformer | HuggingFaceDenoiser, on_cpu: int) -> int:
     """Return the bytes that one part of a batch may take.
 
-    They depend on the device only and not on what else runs there, so that a batch is always split in the
-    same way.
+    They depend on the device only and not on what else runs there, so that a batch is always split
+    in the same way.
     """
     device = next(net.parameters()).device
     if device.type != "cuda":

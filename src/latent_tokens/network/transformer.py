@@ -1,7 +1,7 @@
 """The network: a pre-LN transformer that receives positions and a mask: its input is any subset in any order.
 
-`forward` without `slots` is the reference. `forward_at` computes only what the logits of some slots depend
-on, and is tested equal.
+`forward` without `slots` is the reference. `forward_at` computes only what the logits of some slots
+depend on, and is tested equal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def rotary_table(
     return cached_table(length, half, dtype, device)
 
 
-def compute_table(length: int, half: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def compute_table(
+    length: int, half: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return what `rotary_table` returns."""
     frequencies = ROTARY_BASE ** (-torch.arange(half, device=device) / half)
     angles = torch.arange(length, device=device)[:, None] * frequencies
@@ -53,13 +55,17 @@ def compute_table(length: int, half: int, dtype: torch.dtype, device: torch.devi
 
 
 @lru_cache(maxsize=8)
-def cached_table(length: int, half: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+def cached_table(
+    length: int, half: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return what `rotary_table` returns, as tensors that training can use if decoding computed them."""
     with torch.inference_mode(mode=False):
         return compute_table(length, half, dtype, device)
 
 
-def apply_rotary(x: Float[Tensor, "B H S C"], rotation: Rotation | None) -> Float[Tensor, "B H S C"]:
+def apply_rotary(
+    x: Float[Tensor, "B H S C"], rotation: Rotation | None
+) -> Float[Tensor, "B H S C"]:
     """Rotate the two halves of x by the angle of each slot (rotary embedding, half-split). None returns x."""
     if rotation is None:
         return x
@@ -68,7 +74,8 @@ def apply_rotary(x: Float[Tensor, "B H S C"], rotation: Rotation | None) -> Floa
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
 
 
-TOKENS_PER_GROUP = 1_024  # on a CPU, rows of at most this many tokens attend together in the last layer
+# On a CPU, rows of at most this many tokens attend together in the last layer
+TOKENS_PER_GROUP = 1_024
 
 
 P = ParamSpec("P")
@@ -83,7 +90,8 @@ def checkpointed(
     def with_checkpoint(block: Block, /, *inputs: P.args, **options: P.kwargs) -> Tensor:
         if block.gradient_checkpointing and block.training and torch.is_grad_enabled():
             return cast(
-                Tensor, block._gradient_checkpointing_func(partial(forward, block), *inputs, **options)
+                Tensor,
+                block._gradient_checkpointing_func(partial(forward, block), *inputs, **options),
             )
         return forward(block, *inputs, **options)
 
@@ -93,8 +101,8 @@ def checkpointed(
 class Block(nn.Module):
     """Attention, then MLP. Each takes a LayerNorm of the residual stream and adds its output to the stream.
 
-    `forward` is the reference. `forward_at` computes less, and is tested equal.
-    With `gradient_checkpointing`, training keeps the input of a block only, and computes the rest again.
+    `forward` is the reference. `forward_at` computes less, and is tested equal. With
+    `gradient_checkpointing`, training keeps the input of a block only, and computes the rest again.
     """
 
     gradient_checkpointing = False  # these two names are those of transformers, which sets both
@@ -140,7 +148,8 @@ class Block(nn.Module):
             x: the input of the block.
             rotation: cosine and sine of each slot's angles. None is no rotary embedding.
             mask: which slots attend to which. None is all to all.
-            selection: the slots whose output is returned, (N, D), row by row. None is all, (B, Q, D).
+            selection: the slots whose output is returned, (N, D), row by row. None is all, (B, Q,
+                D).
             projected: queries, keys and values of each slot, side by side, if they were looked up.
         """
         width = x.shape[-1]
@@ -222,14 +231,15 @@ class Selection:
 
     index: Int[Tensor, " N"]  # in the flattened batch
     num_rows: int  # of a group; the last may have fewer
-    groups: list[tuple[slice, int, Int[Tensor, " _"]]]  # rows, first slot, index in the group from there on
+    # Rows, first slot, index in the group from there on
+    groups: list[tuple[slice, int, Int[Tensor, " _"]]]
 
 
 def select_slots(slots: np.ndarray, device: torch.device, every_query: bool = False) -> Selection:
     """Return the selection of slots that are true in an array (B, Q) on the host.
 
-    All rows attend together, from the first slot on that one of them returns. On a CPU rows that return
-    different slots attend in groups, because a small call costs little there.
+    All rows attend together, from the first slot on that one of them returns. On a CPU rows that
+    return different slots attend in groups, because a small call costs little there.
 
     Args:
         slots: true where the output is returned.
@@ -307,7 +317,8 @@ class PartEmbedding(nn.Embedding):
         num_parts = int(table.max()) + 1
         super().__init__(num_parts + 2, width, padding_idx=0)  # row 0 is no part, and stays 0
         mask = [num_parts] + [-1] * (table.shape[1] - 1)
-        # No buffer: config.json has the parts, and a network that is built on the meta device needs them.
+        # No buffer: config.json has the parts, and a network that is built on the meta device needs
+        # them.
         self.parts = torch.tensor(np.array([*table, mask]) + 1, device="cpu")
 
     def forward(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N D"]:
@@ -319,10 +330,10 @@ class PartEmbedding(nn.Embedding):
 class Transformer(nn.Module):
     """A denoiser: (ids Int[B, S], positions Int[B, S], mask Bool[B, S, S]) -> logits Float[B, S, V + 1].
 
-    Its shape is that of the paper (table of sizes) with the constant adaLN folded in: LayerNorm with weight
-    and bias, no bias in the attention, GELU, 4x MLP, untied head with bias. MASK is the id after the
-    vocabulary (D-1, transformer architecture; D-2, MASK token). `method` is the Method that it was trained
-    with, `folder` the directory that it was read from.
+    Its shape is that of the paper (table of sizes) with the constant adaLN folded in: LayerNorm
+    with weight and bias, no bias in the attention, GELU, 4x MLP, untied head with bias. MASK is the
+    id after the vocabulary (D-1, transformer architecture; D-2, MASK token). `method` is the Method
+    that it was trained with, `folder` the directory that it was read from.
 
     Args:
         size: width, heads and layers, or a name of SIZES.
@@ -330,9 +341,10 @@ class Transformer(nn.Module):
         max_length: the number of positions.
         positions: "rotary" embedding, "learned" embedding, or "both".
         dropout: the share of each block's outputs that is set to 0 in training.
-        gelu: "exact", or "tanh", the paper's approximation: within 5e-4, and a third as fast on a CPU.
-        parts: the part numbers of each token, whose embeddings are summed (`PartEmbedding`). None is an
-            embedding per token.
+        gelu: "exact", or "tanh", the paper's approximation: within 5e-4, and a third as fast on a
+            CPU.
+        parts: the part numbers of each token, whose embeddings are summed (`PartEmbedding`). None
+            is an embedding per token.
         answer_tokens: the tokens that can be predicted, to which the head is limited. None is all.
 
     Example:
@@ -356,8 +368,12 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         if parts is not None and len(np.asarray(parts)) != vocab_size:
-            raise ValueError(f"parts of {len(np.asarray(parts))} tokens: must be of all {vocab_size}")
-        if answer_tokens is not None and not (answer_tokens and set(answer_tokens) <= set(range(vocab_size))):
+            raise ValueError(
+                f"parts of {len(np.asarray(parts))} tokens: must be of all {vocab_size}"
+            )
+        if answer_tokens is not None and not (
+            answer_tokens and set(answer_tokens) <= set(range(vocab_size))
+        ):
             raise ValueError(
                 f"answer_tokens={answer_tokens}: must be tokens 0-{vocab_size - 1}, at least one"
             )
@@ -371,7 +387,8 @@ class Transformer(nn.Module):
         self.parts = None if parts is None else np.asarray(parts).tolist()  # as JSON stores them
         self.answer_tokens = None if answer_tokens is None else list(map(int, answer_tokens))
         self.mask_id = vocab_size
-        self.supports_slots = type(self) is Transformer  # a subclass sets it if its forward takes `slots`
+        # A subclass sets it if its forward takes `slots`
+        self.supports_slots = type(self) is Transformer
         self.embedding = (
             nn.Embedding(vocab_size + 1, size.width)
             if self.parts is None
@@ -410,23 +427,26 @@ class Transformer(nn.Module):
 
         Args:
             ids, positions: the token id that each slot receives, and its position in the sequence.
-            mask: true if slot i attends to slot j. A BlockMask needs `slots`, and skips hooks of the blocks.
+            mask: true if slot i attends to slot j. A BlockMask needs `slots`, and skips hooks of
+                the blocks.
             slots: the slots whose logits are returned. None is all.
         """
-        # A pass for some slots looks up its first projection if the table is smaller than the input.
-        # In bf16 the gradient of the table would be summed with too few bits.
+        # A pass for some slots looks up its first projection if the table is smaller than the
+        # input. In bf16 the gradient of the table would be summed with too few bits.
         if slots is not None and (
             isinstance(mask, BlockMask) or not (is_compiling() or self.has_hooked_parts)
         ):
             is_small = 3 * self.table_rows < 2 * ids.numel()
-            is_exact = not (torch.is_autocast_enabled(ids.device.type) or self.has_hooked_embeddings)
+            is_exact = not (
+                torch.is_autocast_enabled(ids.device.type) or self.has_hooked_embeddings
+            )
             use_table = is_small and is_exact
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)
 
-        # The reference computes every slot in every layer. So does a compiled network, as one graph, and one
-        # with hooks, which would miss the slots that are left out.
+        # The reference computes every slot in every layer. So does a compiled network, as one
+        # graph, and one with hooks, which would miss the slots that are left out.
         x = self.embed(ids, positions)
         rotation = self.rotation(positions)
         for block in self.blocks:
@@ -442,7 +462,11 @@ class Transformer(nn.Module):
     @property
     def has_hooked_embeddings(self) -> bool:
         """Whether an embedding has a hook, which `qkv_table` does not call."""
-        return any(has_hooks(part) for part in (self.embedding, self.position_embedding) if part is not None)
+        return any(
+            has_hooks(part)
+            for part in (self.embedding, self.position_embedding)
+            if part is not None
+        )
 
     def forward_at(
         self,
@@ -465,7 +489,9 @@ class Transformer(nn.Module):
             length: all positions lie below it. None looks for the largest.
         """
         if isinstance(slots, Tensor):
-            slots = select_slots(slots.cpu().numpy(), slots.device, every_query=isinstance(mask, BlockMask))
+            slots = select_slots(
+                slots.cpu().numpy(), slots.device, every_query=isinstance(mask, BlockMask)
+            )
         begin_pass(self.blocks[0], ids.device)
         x = self.embed(ids, positions)
         rotation = self.rotation(positions, length)
@@ -474,7 +500,9 @@ class Transformer(nn.Module):
             projected = None
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
-            x = cast(Block, block).forward_at(x, rotation, mask, slots if number == last else None, projected)
+            x = cast(Block, block).forward_at(
+                x, rotation, mask, slots if number == last else None, projected
+            )
         return self.logits(x)
 
     def logits(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -486,7 +514,9 @@ class Transformer(nn.Module):
         self.answer_index = self.answer_index.to(x.device)
         return every.index_copy(-1, self.answer_index, logits)
 
-    def embed(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+    def embed(
+        self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]
+    ) -> Float[Tensor, "B S D"]:
         """Return the input of the first block: the embedding of each token, plus its learned position."""
         x: Tensor = self.embedding(ids)
         return x if self.position_embedding is None else x + self.position_embedding(positions)
@@ -494,11 +524,17 @@ class Transformer(nn.Module):
     def rotation(self, positions: Int[Tensor, "B S"], length: int | None = None) -> Rotation | None:
         """Return cosine and sine of each slot's angles, or None without a rotary embedding.
 
-        All positions lie below `length`. None looks for the largest, but in a graph it is `max_length`.
+        All positions lie below `length`. None looks for the largest, but in a graph it is
+        `max_length`.
         """
         if self.positions == "learned":
             return None
-        if length is None and self.positions == "rotary" and positions.numel() and not is_compiling():
+        if (
+            length is None
+            and self.positions == "rotary"
+            and positions.numel()
+            and not is_compiling()
+        ):
             length = int(positions.max()) + 1
         length = max(self.max_length, length or 0)
         weight = self.embedding.weight
@@ -518,6 +554,8 @@ class Transformer(nn.Module):
             x = (x[:, None] + self.position_embedding.weight).flatten(0, 1)
         return cast(Block, self.blocks[0]).project(x)
 
-    def table_index(self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
+    def table_index(
+        self, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]
+    ) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions

@@ -16,7 +16,8 @@ from latent_tokens.tasks import TASKS
 from latent_tokens.trace.boards import measured
 from latent_tokens.trace.frozen import PAGE_RECORD
 
-Measure = Literal["sampled", "solved"]  # boards from an empty grid at temperature 1; puzzles at temperature 0
+# Boards from an empty grid at temperature 1; puzzles at temperature 0
+Measure = Literal["sampled", "solved"]
 
 
 class Point(TypedDict):

@@ -66,11 +66,13 @@ def page_of(models: Sequence[LoadedModel]) -> str:
     return with_policy(document_with(contents))
 
 
-def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()) -> str:
+def page_with(
+    traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()
+) -> str:
     """Return the page that opens on recorded decodes.
 
-    The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the settings. Else
-    it has the recorded steps only, and states why its slider is fixed.
+    The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the
+    settings. Else it has the recorded steps only, and states why its slider is fixed.
 
     Args:
         traces: one decode, or two to compare.
@@ -96,7 +98,9 @@ def page_with(traces: Sequence[Trace], caption: str = "", models: Sequence[Loade
     }
     if not reason:
         by_name = {model.name: model for model in models}
-        contents["entries"] = [entry_with(model, traces[0]["start"], caption) for model in by_name.values()]
+        contents["entries"] = [
+            entry_with(model, traces[0]["start"], caption) for model in by_name.values()
+        ]
         contents["weights"] = {name: inlined(model) for name, model in by_name.items()}
         contents["record"] = record_of(models)
     return with_policy(document_with(contents))
@@ -115,7 +119,11 @@ def entry_with(model: LoadedModel, start: Start, caption: str) -> ModelEntry:
     """Return the entry of a model, with the recorded puzzle as its first example."""
     entry = model_entry(model)
     cells = ["." if token is None else str(token + 1) for token in start["tokens"]]
-    recorded: Example = {"puzzle": " ".join(cells), "label": "the recorded puzzle", "caption": caption}
+    recorded: Example = {
+        "puzzle": " ".join(cells),
+        "label": "the recorded puzzle",
+        "caption": caption,
+    }
     return {**entry, "examples": [recorded, *entry["examples"]]}
 
 
@@ -180,5 +188,9 @@ def policy(document: str) -> str:
 def hashes(document: str, tag: str) -> str:
     """Return the sources of a policy that allow exactly the inline elements of a page with that tag."""
     element = rf"<{tag}(?![^>]*application/json)[^>]*>(.*?)</{tag}>"
-    digests = [hashlib.sha256(text.encode()).digest() for text in re.findall(element, document, re.S)]
-    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
+    digests = [
+        hashlib.sha256(text.encode()).digest() for text in re.findall(element, document, re.S)
+    ]
+    return (
+        " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
+    )

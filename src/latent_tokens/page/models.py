@@ -16,7 +16,15 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 from latent_tokens.tasks import Examples
-from latent_tokens.trace.boards import COMPARISONS, ExampleSet, chosen, examples, measured, measured_for, view
+from latent_tokens.trace.boards import (
+    COMPARISONS,
+    ExampleSet,
+    chosen,
+    examples,
+    measured,
+    measured_for,
+    view,
+)
 from latent_tokens.trace.record import LoadedModel, has_free_latents
 
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
@@ -121,7 +129,11 @@ def example_entry(puzzle: str, record: ExampleSet | None) -> Example:
         for example in record["examples"]:
             if example["puzzle"] == puzzle:
                 kind = example["kind"]
-                return {"puzzle": puzzle, "label": COMPARISONS[kind], "caption": chosen(kind, record)}
+                return {
+                    "puzzle": puzzle,
+                    "label": COMPARISONS[kind],
+                    "caption": chosen(kind, record),
+                }
     return {"puzzle": puzzle, "label": "", "caption": ""}
 
 

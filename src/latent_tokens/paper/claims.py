@@ -27,7 +27,8 @@ BETWEEN = (
     ' joint-prediction model (MDM)"'
 )
 MOST_SETTINGS = (
-    'Section 4.3.2, of most settings: "increasing the number of latent tokens yields consistent improvements"'
+    'Section 4.3.2, of most settings: "increasing the number of latent tokens '
+    'yields consistent improvements"'
 )
 IMPLIED = f"implied by {BETWEEN}"
 GAP = 'Section 4.3.2, of most tasks: "a gap persists"'
@@ -39,7 +40,8 @@ WINDOWS_IMPROVE = (
 WINDOWS_DEGRADE = 'Section 5.3: "AR-NTP performance degrades as the window size increases"'
 ARM_AHEAD = 'Section 5.3, of a window of 8: "standard ARM, which outperforms AR-MTP-Window-8"'
 PERPLEXITY_FALLS = (
-    'Section 4.3.2: "generative perplexity decreases nearly monotonically with additional latent tokens"'
+    'Section 4.3.2: "generative perplexity decreases nearly monotonically '
+    'with additional latent tokens"'
 )
 
 
@@ -67,9 +69,15 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
             "mdm top-prob": Cell(task, "mdm", "top_prob"),
         }
         middle = ("mdm uniform", "ar-mtp") if task == "countdown" else ("ar-mtp", "mdm uniform")
-        pairs = [("mdm top-prob", "mdm uniform"), ("ar-mtp", "arm"), ("mdm top-prob", "ar-mtp"), middle]
+        pairs = [
+            ("mdm top-prob", "mdm uniform"),
+            ("ar-mtp", "arm"),
+            ("mdm top-prob", "ar-mtp"),
+            middle,
+        ]
         listed += [
-            Claim(f"{first} > {second}", cells[first], cells[second], "Table 3") for first, second in pairs
+            Claim(f"{first} > {second}", cells[first], cells[second], "Table 3")
+            for first, second in pairs
         ]
     return listed
 
@@ -77,7 +85,11 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
 def on_latents(scale: Scale, boards: Sequence[str]) -> list[Claim]:
     """Return the statements on the number of latent tokens. The paper's figures print no numbers."""
     return [
-        *(claim for task in boards for claim in with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP))),
+        *(
+            claim
+            for task in boards
+            for claim in with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP))
+        ),
         *with_latents(scale, "zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents(scale, "countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents(scale, "sudoku-puzzle", None, (None, None, GAP)),
@@ -93,7 +105,10 @@ def mdm_and_sidm(task: str, order: OrderName, source: str) -> Claim:
 
 
 def with_latents(
-    scale: Scale, task: str, problems: str | None, sources: tuple[str | None, str | None, str | None]
+    scale: Scale,
+    task: str,
+    problems: str | None,
+    sources: tuple[str | None, str | None, str | None],
 ) -> list[Claim]:
     """Return the claims on scdm at n = all against n = 0, against sidm and against mdm.
 
@@ -113,12 +128,14 @@ def with_latents(
 def on_windows(scale: Scale) -> list[Claim]:
     """Return the claims of Section 5.3 on Sudoku-Large, in soft loss, and the same comparisons on boards.
 
-    More latent tokens help ar-mtp-window, and harm ar-ntp. The paper compares windows on boards only in
-    Figure 1.
+    More latent tokens help ar-mtp-window, and harm ar-ntp. The paper compares windows on boards
+    only in Figure 1.
     """
     sizes = scale.windows_of("sudoku-large")
     few = sizes[1]
-    listed = [on_window("sudoku-large", few, many, "<", WINDOWS_IMPROVE) for few, many in pairwise(sizes)]
+    listed = [
+        on_window("sudoku-large", few, many, "<", WINDOWS_IMPROVE) for few, many in pairwise(sizes)
+    ]
     for size, larger in pairwise(sizes[1:]):
         better, worse = (window("sudoku-large", "ar-ntp", each) for each in (size, larger))
         listed.append(Claim(f"ar-ntp-{size} < ar-ntp-{larger}", better, worse, WINDOWS_DEGRADE))
@@ -127,7 +144,9 @@ def on_windows(scale: Scale) -> list[Claim]:
     listed.append(Claim(f"arm < ar-mtp-window-{few}", arm, ahead, ARM_AHEAD))
     for task in ("sudoku-gen", BOARDS_9):
         if task in scale.budgets:
-            listed += [on_window(task, *pair, ">", ON_BOARDS) for pair in pairwise(scale.windows_of(task))]
+            listed += [
+                on_window(task, *pair, ">", ON_BOARDS) for pair in pairwise(scale.windows_of(task))
+            ]
     return listed
 
 
@@ -218,8 +237,8 @@ def claims_table(
         evaluator: the evaluator model of generated text. None: the scale's.
 
     Raises:
-        ValueError: the two sides of a claim have rows of one model with different weights, or of one task
-            with different data or problems.
+        ValueError: the two sides of a claim have rows of one model with different weights, or of
+            one task with different data or problems.
     """
     listed = decided(scale, root, results, seeds, path, evaluator)
     first_with: dict[Cell, str] = {}
@@ -292,7 +311,14 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
     """
     columns = ("yes", "no, the reverse", "undecided", "no claim", "not run")
     table: list[tuple[str, ...]] = [
-        ("claim of the paper", "reproduced", "the reverse", "undecided", "fewer than three seeds", "not run")
+        (
+            "claim of the paper",
+            "reproduced",
+            "the reverse",
+            "undecided",
+            "fewer than three seeds",
+            "not run",
+        )
     ]
     for text in dict.fromkeys(each.claim.text for each in listed):
         of_text = [each for each in listed if each.claim.text == text]
@@ -309,11 +335,14 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
 def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     """Return the difference with its interval, the kind of interval, and the verdict on better > worse.
 
-    It is over the training seeds that both have. For a loss a negative difference supports the claim.
+    It is over the training seeds that both have. For a loss a negative difference supports the
+    claim.
     """
     better, worse = on_shared_seeds(better, worse)
     differences = [
-        value - worse.by_seed[seed] for seed, value in better.by_seed.items() if seed in worse.by_seed
+        value - worse.by_seed[seed]
+        for seed, value in better.by_seed.items()
+        if seed in worse.by_seed
     ]
     if not differences:
         return "", "", "no claim: no seed in common" if better.rows and worse.rows else "not run"

@@ -15,17 +15,23 @@ from latent_tokens.paper.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PRO
 from latent_tokens.paper.scales import BOARDS_9, Candidates, Latents, Scale
 from latent_tokens.tasks import SudokuPuzzle
 
-PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
-MODELS: tuple[tuple[str, Latents], ...] = (("scdm", 0), ("scdm", "all"), ("sidm", None), ("mdm", None))
+# Tasks whose problems are the same for every seed
+PUZZLES = ("sudoku-puzzle", "zebra", "countdown")
+MODELS: tuple[tuple[str, Latents], ...] = (
+    ("scdm", 0),
+    ("scdm", "all"),
+    ("sidm", None),
+    ("mdm", None),
+)
 
 
 @dataclass(frozen=True)
 class Cell:
     """One number of a table or figure: a method on a task of the paper, decoded in an order.
 
-    `latents` is their number (None: the method's own). `problems` names another task, whose puzzles a model
-    of boards infills. `k` is the number of candidates (None: the task's own). A cell with a k of its own is
-    measured on more samples.
+    `latents` is their number (None: the method's own). `problems` names another task, whose puzzles
+    a model of boards infills. `k` is the number of candidates (None: the task's own). A cell with a
+    k of its own is measured on more samples.
     """
 
     task: str
@@ -99,7 +105,10 @@ def costs_of_sidm() -> str:
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """Return scdm over its numbers of latent tokens, and sidm and mdm."""
-    models = [("scdm", latents) for latents in scale.latent_counts_of(task)] + [("sidm", None), ("mdm", None)]
+    models = [("scdm", latents) for latents in scale.latent_counts_of(task)] + [
+        ("sidm", None),
+        ("mdm", None),
+    ]
     k = scale.budgets[task].curve_candidates
     return [Cell(task, method, "top_prob", latents, problems, k) for method, latents in models]
 
@@ -108,7 +117,11 @@ def written(scale: Scale, latent_counts: tuple[Latents, ...]) -> list[Cell]:
     """Return text models over their numbers of latent tokens, and an mdm to compare with."""
     return [
         Cell("text", "mdm", "uniform"),
-        *(Cell("text", method, "uniform", n) for method in scale.texts.methods for n in latent_counts),
+        *(
+            Cell("text", method, "uniform", n)
+            for method in scale.texts.methods
+            for n in latent_counts
+        ),
     ]
 
 

@@ -44,7 +44,9 @@ def kind(cell: Cell) -> str:
 def rank(name: str) -> int:
     """Return the place of a name in legends: that of the first method in it. Other names are last."""
     order = list(METHOD_COLORS)
-    return next((order.index(word) for word in re.split("[ ,]+", name) if word in order), len(order))
+    return next(
+        (order.index(word) for word in re.split("[ ,]+", name) if word in order), len(order)
+    )
 
 
 def by_method(lines: Sequence[Line]) -> list[Line]:
@@ -114,7 +116,9 @@ def measurement(lines: Sequence[Line]) -> list[str]:
     candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
     fixed = candidates - {"growing"}
     if len(fixed) == 1:
-        notes.append(f"k = {fixed.pop()}{' or adaptive' * ('growing' in candidates)} in top-prob order")
+        notes.append(
+            f"k = {fixed.pop()}{' or adaptive' * ('growing' in candidates)} in top-prob order"
+        )
     return [*notes, *hardware(rows)]
 
 
@@ -187,7 +191,9 @@ def draw_group(
         mean = lines[0].mean
         style = STYLES_OF_ORDERS.get(order, DASHED)
         value = lines[0].written(mean) if lines[0].is_loss else f"{mean:.0f}"
-        axes.axhline(mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {value}", zorder=3)
+        axes.axhline(
+            mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {value}", zorder=3
+        )
         return
     numbered = ((num_latents(line.cell), line) for line in lines)
     placed = [(coordinates[n], line) for n, line in numbered if n is not None]
@@ -233,8 +239,13 @@ def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     intervals = [line.interval for line in lines]
     if None in intervals:
         return None
-    pairs = [(line.mean, interval) for line, interval in zip(lines, intervals, strict=True) if interval]
-    return [[mean - interval.low for mean, interval in pairs], [each.high - mean for mean, each in pairs]]
+    pairs = [
+        (line.mean, interval) for line, interval in zip(lines, intervals, strict=True) if interval
+    ]
+    return [
+        [mean - interval.low for mean, interval in pairs],
+        [each.high - mean for mean, each in pairs],
+    ]
 
 
 def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
@@ -281,7 +292,9 @@ def panels_of(lines: Sequence[Line]) -> dict[str, list[Line]]:
     fixed = set(notes.values()) - {"", ADAPTIVE}
     if len(fixed) == 1:  # the caption has it
         notes |= {title: "" for title, note in notes.items() if note in fixed}
-    return {f"{title}, {notes[title]}".removesuffix(", "): shown for title, shown in by_title.items()}
+    return {
+        f"{title}, {notes[title]}".removesuffix(", "): shown for title, shown in by_title.items()
+    }
 
 
 def candidates_in(lines: Sequence[Line]) -> str:
@@ -307,7 +320,9 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     from matplotlib.figure import Figure
 
     shown = by_method([line for line in lines if line.rows])
-    numbers = list(dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None))
+    numbers = list(
+        dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None)
+    )
     if len(numbers) < 2:
         return []
     panels: dict[PointOf, str] = {perplexity_of: "perplexity\nunder the evaluator model"}
@@ -317,7 +332,9 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     all_axes = sheet.subplots(1, len(panels), squeeze=False)[0]
     for axes, (point_of, text) in zip(all_axes, panels.items(), strict=True):
         draw_points(axes, shown, numbers, point_of)
-        axes.set(xticks=range(len(numbers)), xticklabels=numbers, xlabel="latent tokens n", ylabel=text)
+        axes.set(
+            xticks=range(len(numbers)), xticklabels=numbers, xlabel="latent tokens n", ylabel=text
+        )
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         legend_below(axes)
@@ -325,18 +342,28 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
-def draw_points(axes: Axes, lines: Sequence[Line], numbers: Sequence[Latents], point_of: PointOf) -> None:
+def draw_points(
+    axes: Axes, lines: Sequence[Line], numbers: Sequence[Latents], point_of: PointOf
+) -> None:
     """Draw a curve for each method of text with numbers of latents, and a dashed line for each without."""
-    over_n = list(dict.fromkeys(line.cell.method for line in lines if line.cell.latents is not None))
+    over_n = list(
+        dict.fromkeys(line.cell.method for line in lines if line.cell.latents is not None)
+    )
     for method in dict.fromkeys(line.cell.method for line in lines):
         of_method = [line for line in lines if line.cell.method == method]
-        points = [(line, *point) for line in of_method if (point := point_of(line, lines)) is not None]
+        points = [
+            (line, *point) for line in of_method if (point := point_of(line, lines)) is not None
+        ]
         color = METHOD_COLORS[method]
         if of_method[0].cell.latents is None:
             for line, value, _ in points:
                 style = STYLES_OF_ORDERS.get(line.cell.order, DASHED)
                 axes.axhline(
-                    value, linewidth=1.2, linestyle=style, color=color, label=f"{method} {value:.0f}"
+                    value,
+                    linewidth=1.2,
+                    linestyle=style,
+                    color=color,
+                    label=f"{method} {value:.0f}",
                 )
         elif points:
             aside = DODGE * (over_n.index(method) - (len(over_n) - 1) / 2)
@@ -344,7 +371,9 @@ def draw_points(axes: Axes, lines: Sequence[Line], numbers: Sequence[Latents], p
             bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
             marker = MARKERS[over_n.index(method)]
             values = [value for _, value, _ in points]
-            axes.errorbar(offsets, values, bars, marker=marker, capsize=3, color=color, label=method)
+            axes.errorbar(
+                offsets, values, bars, marker=marker, capsize=3, color=color, label=method
+            )
 
 
 def counts_of(lines: Sequence[Line]) -> list[str]:
@@ -375,7 +404,9 @@ def intervals_of(lines: Sequence[Line]) -> str:
 def difference_of(line: Line, lines: Sequence[Line]) -> Point | None:
     """Return the held-out nats of a line above those of its model at n = 0. Only one seed has an interval."""
     first = without_latents(line, lines)
-    paired = [nats_above(row, first[row["train_seed"]]) for row in line.rows if row["train_seed"] in first]
+    paired = [
+        nats_above(row, first[row["train_seed"]]) for row in line.rows if row["train_seed"] in first
+    ]
     differences = [difference for difference in paired if difference is not None]
     if not differences:
         return (0.0, None) if line.cell.latents == 0 else None

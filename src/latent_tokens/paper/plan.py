@@ -36,7 +36,10 @@ class Work:
         """The state: done, trained (but not yet measured), begun, missing or to import."""
         if not self.missing:
             return "done"
-        if self.recipes[0].imported and not (self.recipes[0].training.folder / "config.json").is_file():
+        if (
+            self.recipes[0].imported
+            and not (self.recipes[0].training.folder / "config.json").is_file()
+        ):
             return "to import"
         if not self.steps_left:
             return "trained"
@@ -63,7 +66,8 @@ def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
 def run_in_processes(works: Sequence[Work], config: ReproduceConfig) -> None:
     """Train and measure models, `config.workers` at a time, each in a process with one thread.
 
-    SIGINT (Ctrl-C) or SIGTERM stops the processes, which save their checkpoints. The same command resumes.
+    SIGINT (Ctrl-C) or SIGTERM stops the processes, which save their checkpoints. The same command
+    resumes.
 
     Raises:
         ValueError: some models failed. The others are done. The message names their logs.
@@ -108,12 +112,16 @@ def start(work: Work, config: ReproduceConfig) -> subprocess.Popen[bytes]:
     """Make the data of a model, and return the process that trains and measures it."""
     # The data is made here, because processes must not make it at the same time.
     if not work.recipes[0].imported:
-        needed = [data for recipe in work.missing for data in (recipe.data, recipe.problems) if data]
+        needed = [
+            data for recipe in work.missing for data in (recipe.data, recipe.problems) if data
+        ]
         for data in dict.fromkeys(needed):
             ready(data)
     log = log_of(work, config)
     log.parent.mkdir(parents=True, exist_ok=True)
-    say(f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}")
+    say(
+        f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}"
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("ab") as file:
         return subprocess.Popen(command(work, config), stdout=file, stderr=file, env=environment)
@@ -134,7 +142,9 @@ def command(work: Work, config: ReproduceConfig) -> list[str]:
         "--judge": config.judge,
         "--model": work.name,
     }
-    given = [text for flag, value in flags.items() if value is not None for text in (flag, str(value))]
+    given = [
+        text for flag, value in flags.items() if value is not None for text in (flag, str(value))
+    ]
     nice = ["nice"] if shutil.which("nice") else []
     return [*nice, sys.executable, "-m", "latent_tokens", "reproduce", config.experiment, *given]
 

@@ -1,7 +1,7 @@
 """Recipes: the model to train and the result to measure, for each cell, scale and seed, and their hashes.
 
-A hash lists names and values, so that no change of a config class changes it. A setting added later is None
-by default and is added to a list here. None enters no hash.
+A hash lists names and values, so that no change of a config class changes it. A setting added later
+is None by default and is added to a list here. None enters no hash.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ OF_DATA = (
 )  # fmt: skip
 """The settings that the examples of a data set depend on."""
 
-ONLY_IF_SET = ("freeze_embeddings", "off_distribution", "confidence_noise")  # False and 0 enter no hash
+# False and 0 enter no hash
+ONLY_IF_SET = ("freeze_embeddings", "off_distribution", "confidence_noise")
 
 
 def training_content(config: TrainConfig) -> dict[str, Content]:
@@ -80,7 +81,9 @@ def data_content(config: DataConfig) -> dict[str, Content]:
 def settings_of(config: object, names: Sequence[str]) -> dict[str, Content]:
     """Return some fields of a config by their names, without None."""
     values = ((name, getattr(config, name)) for name in names)
-    return without_none({name: value or None if name in ONLY_IF_SET else value for name, value in values})
+    return without_none(
+        {name: value or None if name in ONLY_IF_SET else value for name, value in values}
+    )
 
 
 def without_none(content: Mapping[str, Content]) -> dict[str, Content]:
@@ -112,7 +115,9 @@ class Recipe:
         if self.imported:
             return f"{self.training.task}-{self.training.method}-imported"
         content = {"data": data_content(self.data), "training": training_content(self.training)}
-        return f"{self.training.task}-{self.training.method}-{self.training.seed}-{hash_of(content)}"
+        return (
+            f"{self.training.task}-{self.training.method}-{self.training.seed}-{hash_of(content)}"
+        )
 
     @property
     def length(self) -> int:
@@ -140,21 +145,29 @@ class Recipe:
 
 
 def recipes(
-    experiment: str, scale_name: ScaleName, root: Path, seeds: int | None = None, evaluator: str | None = None
+    experiment: str,
+    scale_name: ScaleName,
+    root: Path,
+    seeds: int | None = None,
+    evaluator: str | None = None,
 ) -> list[Recipe]:
     """Return the recipes of an experiment, as `of_cells` does.
 
     Raises:
         ValueError: the experiment or the scale does not exist.
     """
-    return of_cells(EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, evaluator)
+    return of_cells(
+        EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, evaluator
+    )
 
 
 def every_recipe(
     scale: ScaleName, root: Path, seeds: int | None = None, evaluator: str | None = None
 ) -> list[Recipe]:
     """Return the recipes of all experiments, each once. Arguments as `recipes`."""
-    listed = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, evaluator))
+    listed = (
+        recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, evaluator)
+    )
     return list({recipe.hash: recipe for recipe in listed}.values())
 
 
@@ -204,8 +217,8 @@ def puzzle_evaluation(
 ) -> EvalConfig:
     """Return how a cell of puzzles or boards is measured.
 
-    The paper scale has the paper's protocol, except for a cell with a k of its own. Such a cell has more
-    samples, unless it has problems to infill.
+    The paper scale has the paper's protocol, except for a cell with a k of its own. Such a cell has
+    more samples, unless it has problems to infill.
     """
     budget = scale.budgets[cell.task]
     evaluation = EvalConfig(

@@ -25,9 +25,15 @@ Column = dict[tuple[str, str], Printed]  # (method, order) -> what is printed
 
 # Table 1, whose Sudoku is Sudoku-Puzzle
 TOP_PROB: dict[str, Column] = {
-    "sudoku-puzzle": {("mdm", "top_prob"): Printed(80.2, 1.00), ("sidm", "top_prob"): Printed(68.1, 0.54)},
+    "sudoku-puzzle": {
+        ("mdm", "top_prob"): Printed(80.2, 1.00),
+        ("sidm", "top_prob"): Printed(68.1, 0.54),
+    },
     "zebra": {("mdm", "top_prob"): Printed(96.9, 1.00), ("sidm", "top_prob"): Printed(71.5, 0.52)},
-    "countdown": {("mdm", "top_prob"): Printed(27.3, 1.00), ("sidm", "top_prob"): Printed(18.4, 0.60)},
+    "countdown": {
+        ("mdm", "top_prob"): Printed(27.3, 1.00),
+        ("sidm", "top_prob"): Printed(18.4, 0.60),
+    },
 }
 
 # Table 2; esolm is its SCDM*, without latents
@@ -35,7 +41,10 @@ TEXT = {"mdm": PrintedText(36.48, 752.06), "esolm": PrintedText(48.86, 33.33)}
 
 # Table 4, first block
 UNIFORM: dict[str, Column] = {
-    "sudoku-puzzle": {("mdm", "uniform"): Printed(12.1, 1.00), ("sidm", "uniform"): Printed(4.1, 0.50)},
+    "sudoku-puzzle": {
+        ("mdm", "uniform"): Printed(12.1, 1.00),
+        ("sidm", "uniform"): Printed(4.1, 0.50),
+    },
     "zebra": {("mdm", "uniform"): Printed(26.6, 1.00), ("sidm", "uniform"): Printed(14.3, 0.50)},
     "countdown": {("mdm", "uniform"): Printed(17.9, 1.00), ("sidm", "uniform"): Printed(9.4, 0.50)},
 }

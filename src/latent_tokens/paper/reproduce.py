@@ -28,8 +28,8 @@ DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
 def reproduce(config: ReproduceConfig) -> str:
     """Return the table of an experiment, and write it with its figure to OUT/SCALE.
 
-    With `status` it is a table of the models that are done and missing. With `model` one model is trained and
-    measured, and its line of that table is returned. `all` is every experiment in turn.
+    With `status` it is a table of the models that are done and missing. With `model` one model is
+    trained and measured, and its line of that table is returned. `all` is every experiment in turn.
 
     Raises:
         ValueError: the experiment is unknown, or rows cannot be in one table.
@@ -39,7 +39,9 @@ def reproduce(config: ReproduceConfig) -> str:
         return claims(config)
     folder = config.out / config.scale
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
-    requested = {name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names}
+    requested = {
+        name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names
+    }
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:
         every = of_model(every, config.model)
@@ -119,13 +121,18 @@ def write_all(
     return tables, problems
 
 
-def write(requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path, flags: str = "") -> str:
+def write(
+    requested: list[Recipe], experiment: str, scale: ScaleName, folder: Path, flags: str = ""
+) -> str:
     """Write the table of an experiment from the results that exist, and its figure. Return the table.
 
-    Both end with the command that makes them. An experiment that is a table in the paper has no figure.
+    Both end with the command that makes them. An experiment that is a table in the paper has no
+    figure.
     """
     rows = measured(folder / ROWS)
-    check_together([rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS)
+    check_together(
+        [rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS
+    )
     shown = lines(requested, rows)
     command = f"latent-tokens reproduce {experiment} --scale {scale}{flags}"
     make_table, draw_figure = report_of(shown)
@@ -157,5 +164,7 @@ def status(works: list[Work]) -> str:
     table = [("model", "state", "steps left", "rows", "rows to measure")]
     for work in works:
         rows = len(work.recipes) - len(work.missing)
-        table.append((work.name, work.state, f"{work.steps_left:,}", str(rows), str(len(work.missing))))
+        table.append(
+            (work.name, work.state, f"{work.steps_left:,}", str(rows), str(len(work.missing)))
+        )
     return as_markdown(table)

@@ -19,12 +19,7 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
-from latent_tokens.evaluation.rows import (
-    Row,
-    append_result,
-    check_equal,
-    read_results,
-)
+from latent_tokens.evaluation.rows import Row, append_result, check_equal, read_results
 from latent_tokens.evaluation.text import evaluate_text, find_evaluator
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
@@ -41,8 +36,8 @@ from latent_tokens.training.run import LockedError
 def measure_text(net: Transformer, recipe: Recipe) -> Row:
     """Return the row of generated texts, and of the nats of held-out sequences along one random order.
 
-    The order of a sequence is the same for every n. The sequences are evenly spaced in the test split.
-    Raise ValueError if the model is not of text, or the evaluator model is missing.
+    The order of a sequence is the same for every n. The sequences are evenly spaced in the test
+    split. Raise ValueError if the model is not of text, or the evaluator model is missing.
     """
     folder, config = recipe.training.folder, recipe.evaluation
     task = described(read_description(folder, "config.json", "model").get("task"), folder)
@@ -201,7 +196,8 @@ def ready(config: DataConfig) -> None:
 def train(recipe: Recipe) -> Path:
     """Train a recipe's model to its end, and return its run directory.
 
-    The seconds of each part of its training, and the commit of the code, are appended to a file there.
+    The seconds of each part of its training, and the commit of the code, are appended to a file
+    there.
     """
     folder = recipe.training.folder
     if saved_step(folder) == recipe.training.steps:
@@ -222,8 +218,8 @@ def train(recipe: Recipe) -> Path:
 def check_together(rows: Sequence[Row], results: Path) -> None:
     """Check that rows can be in one table.
 
-    Raises ValueError if two rows of one model differ in its weights, two of one task in its data, or two
-    of one name in the problems. Text of another tokenizer is a task of its own.
+    Raises ValueError if two rows of one model differ in its weights, two of one task in its data,
+    or two of one name in the problems. Text of another tokenizer is a task of its own.
     """
     first: dict[Hashable, Row] = {}
     for row in rows:

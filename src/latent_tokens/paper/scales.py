@@ -15,7 +15,8 @@ Latents = int | Literal["all"] | None
 Candidates = int | Literal["all", "growing"]
 
 BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, next to 6x6 boards in its place
-ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}  # written by scripts/english.py
+# Written by scripts/english.py
+ENGLISH = {"source": "texts/english", "length": 128, "tokenizer": "bpe:1024"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Budget:
     precision: Precision | None = None  # of sampling
     latent_counts: tuple[Latents, ...] | None = None  # numbers of latents
     windows: tuple[int, ...] | None = None  # numbers of predicted tokens
-    curve_candidates: int | None = None  # k of figures over n, if `candidates` leave no latent tokens
+    # K of figures over n, if `candidates` leave no latent tokens
+    curve_candidates: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,9 @@ def smoke_budget(task: TaskName, **data: Any) -> Budget:
         "evaluate_every": 3,
         "save_every": 3,
     }
-    return Budget(task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4)
+    return Budget(
+        task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4
+    )
 
 
 SCALES: Registry[Scale] = Registry(
@@ -155,7 +159,12 @@ SCALES: Registry[Scale] = Registry(
                 ),
                 "zebra": Budget(
                     **longer_budget(
-                        "zebra-compact-3", 300_000, "bf16", steps=8_000, warmup=300, positions="learned"
+                        "zebra-compact-3",
+                        300_000,
+                        "bf16",
+                        steps=8_000,
+                        warmup=300,
+                        positions="learned",
                     ),
                     curve_candidates=2,
                     latent_counts=(0, 2, 4, "all"),
@@ -165,7 +174,8 @@ SCALES: Registry[Scale] = Registry(
                     latent_counts=(0, 4, 8, 16, "all"),
                 ),
                 "sudoku-large": Budget(
-                    **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=1_500), windows=(1, 4, 16, 64)
+                    **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=1_500),
+                    windows=(1, 4, 16, 64),
                 ),
                 "text": Budget(
                     "text",

@@ -17,14 +17,7 @@ from latent_tokens.evaluation.rows import Row, value_of
 from latent_tokens.evaluation.settings import is_adaptive
 from latent_tokens.paper.experiments import EXPERIMENTS, PUZZLES, Cell
 from latent_tokens.paper.recipes import Recipe
-from latent_tokens.paper.reference import (
-    AR_MTP,
-    TEXT,
-    TOP_PROB,
-    UNIFORM,
-    Printed,
-    PrintedText,
-)
+from latent_tokens.paper.reference import AR_MTP, TEXT, TOP_PROB, UNIFORM, Printed, PrintedText
 from latent_tokens.paper.run import held_out, nats_above
 from latent_tokens.tasks import CompactZebra, Zebra, configured
 
@@ -41,11 +34,13 @@ class Interval(NamedTuple):
     kind: str
 
 
-def interval_over_seeds(values: Sequence[float], noise: tuple[float, float] | None) -> Interval | None:
+def interval_over_seeds(
+    values: Sequence[float], noise: tuple[float, float] | None
+) -> Interval | None:
     """Return the 95% interval of a mean over training seeds.
 
-    From three seeds on, it is Student's t, and on each side at least as wide as the sampling noise. With
-    fewer it is the sampling noise alone, which leaves out the variation between seeds.
+    From three seeds on, it is Student's t, and on each side at least as wide as the sampling noise.
+    With fewer it is the sampling noise alone, which leaves out the variation between seeds.
 
     Args:
         values: one value per training seed.
@@ -139,7 +134,9 @@ class Line:
             return interval_over_seeds(self.values, None)
         low, high = wilson(self.mean / 100, self.num_independent)
         interval = interval_over_seeds(self.values, (100 * low, 100 * high))
-        return interval and Interval(max(0.0, interval.low), min(100.0, interval.high), interval.kind)
+        return interval and Interval(
+            max(0.0, interval.low), min(100.0, interval.high), interval.kind
+        )
 
 
 def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
@@ -154,7 +151,9 @@ def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
         by_cell.setdefault(recipe.cell, []).append(recipe)
     return [
         Line(
-            cell, tuple(of_cell), tuple(results[recipe.hash] for recipe in of_cell if recipe.hash in results)
+            cell,
+            tuple(of_cell),
+            tuple(results[recipe.hash] for recipe in of_cell if recipe.hash in results),
         )
         for cell, of_cell in by_cell.items()
     ]
@@ -174,7 +173,19 @@ def differ_in_candidates(lines: Sequence[Line]) -> bool:
 
 
 HEADINGS = (
-    *("task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric", "95% interval"),
+    *(
+        "task",
+        "method",
+        "order",
+        "k",
+        "n",
+        "variant",
+        "paper",
+        "ours",
+        "chance",
+        "metric",
+        "95% interval",
+    ),
     *("kind", "strict %", "samples", "each seed"),
     *("relative cost", "relative cost, paper's formula"),
 )
@@ -223,7 +234,9 @@ def cells_of(line: Line) -> tuple[str, ...]:
     if not line.rows:
         return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
     interval = line.interval
-    bounds = "" if interval is None else f"{line.written(interval.low)} - {line.written(interval.high)}"
+    bounds = (
+        "" if interval is None else f"{line.written(interval.low)} - {line.written(interval.high)}"
+    )
     strict = [row["strict"] for row in line.rows if "strict" in row]  # only Countdown has it
     return (
         *setting,
@@ -272,7 +285,9 @@ def printed(cell: Cell) -> Printed | None:
 
 def cost(number: Printed) -> str:
     """Return a printed accuracy with its cost."""
-    return f"{number.accuracy}" if number.cost is None else f"{number.accuracy} / {number.cost:.2f}x"
+    return (
+        f"{number.accuracy}" if number.cost is None else f"{number.accuracy} / {number.cost:.2f}x"
+    )
 
 
 TEXT_HEADINGS = (
@@ -314,7 +329,11 @@ def named(line: Line) -> tuple[str, str, str]:
     """Return the method and n of a line, and the paper's numbers there."""
     number = printed_text(line)
     latents = "" if line.cell.latents is None else str(line.cell.latents)
-    return line.cell.method, latents, "" if number is None else f"{number.perplexity} / {number.seconds}"
+    return (
+        line.cell.method,
+        latents,
+        "" if number is None else f"{number.perplexity} / {number.seconds}",
+    )
 
 
 def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
@@ -351,7 +370,13 @@ def speedup(row: Row, lines: Sequence[Line]) -> str:
     """Return how many times as fast as mdm a row was decoded. It is empty if mdm ran on other hardware."""
 
     def run_of(row: Row) -> tuple[object, ...]:  # all that must be equal for seconds to compare
-        return row["train_seed"], row["num_samples"], row["device"], row["threads"], row["precision"]
+        return (
+            row["train_seed"],
+            row["num_samples"],
+            row["device"],
+            row["threads"],
+            row["precision"],
+        )
 
     rows = (other for line in lines if line.cell.method == "mdm" for other in line.rows)
     seconds = {run_of(other): other["seconds"] for other in rows}
@@ -363,6 +388,7 @@ def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
     same_models = (
         candidate
         for candidate in lines
-        if candidate.cell.method == line.cell.method and candidate.cell.latents == 0 != line.cell.latents
+        if candidate.cell.method == line.cell.method
+        and candidate.cell.latents == 0 != line.cell.latents
     )
     return {row["train_seed"]: row for candidate in same_models for row in candidate.rows}

@@ -53,7 +53,17 @@ model = {auto_class}.from_pretrained({name}{options})
 """
 NOTE = """Tokens are the tokens processed, relative to all masked tokens in every step. \
 With k > 1, n = 0 leaves k - 1 other candidates in the input."""
-HEADINGS = ("problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens")
+HEADINGS = (
+    "problems",
+    "order",
+    "k",
+    "latents n",
+    "metric",
+    "value",
+    "95% interval",
+    "samples",
+    "tokens",
+)
 TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
 LONGEST_VALUE = 200  # characters
 
@@ -65,7 +75,9 @@ def write_card(
     write_atomic({folder / CARD: card(folder, rows, license=license, name=name).encode()})
 
 
-def card(folder: Path, rows: Sequence[Row], *, license: str | None = None, name: str | None = None) -> str:
+def card(
+    folder: Path, rows: Sequence[Row], *, license: str | None = None, name: str | None = None
+) -> str:
     """Return the card of a saved model: its task, its training, its results, and how to use it.
 
     Args:
@@ -92,7 +104,9 @@ def card(folder: Path, rows: Sequence[Row], *, license: str | None = None, name:
         size=f"{size_of(net)}, sequences of {net.max_length} over {net.vocab_size} tokens",
         name=quoted,
         in_transformers=in_transformers(net, quoted) if is_for_transformers else "",
-        training=training(origin) if "training" in origin else "It is not known how it was trained.",
+        training=training(origin)
+        if "training" in origin
+        else "It is not known how it was trained.",
         results=figures(rows),
     )
 
@@ -106,7 +120,9 @@ def in_transformers(net: Transformer | HuggingFaceDenoiser, name: str) -> str:
         condition, options = "as a model without latent tokens", ""
         if not type(net.model).__name__.endswith("ForMaskedLM"):
             auto_class = "AutoModelForCausalLM"
-    return IN_TRANSFORMERS.format(condition=condition, auto_class=auto_class, name=name, options=options)
+    return IN_TRANSFORMERS.format(
+        condition=condition, auto_class=auto_class, name=name, options=options
+    )
 
 
 def plain(value: Json) -> str:
@@ -121,7 +137,11 @@ def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
         layers, width, heads = net.size.layers, net.size.width, net.size.heads
     else:
         config = net.model.config
-        layers, width, heads = config.num_hidden_layers, config.hidden_size, config.num_attention_heads
+        layers, width, heads = (
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.num_attention_heads,
+        )
     return f"{layers} layers of width {width}, {heads} heads, {count / 1e6:.1f} M parameters"
 
 
@@ -163,5 +183,7 @@ def figures(rows: Sequence[Row]) -> str:
         )
         for row in rows
     ]
-    evaluator = f"The evaluator of text is {plain(rows[0]['judge'])}. " if "judge" in rows[0] else ""
+    evaluator = (
+        f"The evaluator of text is {plain(rows[0]['judge'])}. " if "judge" in rows[0] else ""
+    )
     return f"{as_markdown([HEADINGS, *lines])}\n{evaluator}{NOTE}"

@@ -27,8 +27,8 @@ IGNORED_LABEL = -100  # as everywhere in transformers
 class DiffusionCollator:
     """Draws orders and numbers of clean tokens for some examples, as `latent_tokens.loss` does.
 
-    `loss` of its batch is that of `latent_tokens.loss` for the same random numbers. Each call draws new ones.
-    In a worker process of a DataLoader they also depend on the worker's seed.
+    `loss` of its batch is that of `latent_tokens.loss` for the same random numbers. Each call draws
+    new ones. In a worker process of a DataLoader they also depend on the worker's seed.
 
     Args:
         method: how to train.
@@ -55,7 +55,9 @@ class DiffusionCollator:
     def __post_init__(self) -> None:
         check_method(None, self.method)
 
-    def __call__(self, items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> dict[str, Tensor]:
+    def __call__(
+        self, items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]
+    ) -> dict[str, Tensor]:
         """Return the batch of B examples of L positions.
 
         Args:
@@ -69,13 +71,18 @@ class DiffusionCollator:
             weights: Float (B, S), the weight of each slot in the loss.
 
         Raises:
-            ValueError: the items are not examples of one L, one has no unknown position, or the method cannot
-                take the known positions.
+            ValueError: the items are not examples of one L, one has no unknown position, or the
+                method cannot take the known positions.
         """
         method = self.method
         clean_tokens, known_positions, num_positions = as_tensors(stack(items))
         batch = corrupt(
-            method, clean_tokens, known_positions, self.seeded(), mask_id=self.mask_id, lengths=num_positions
+            method,
+            clean_tokens,
+            known_positions,
+            self.seeded(),
+            mask_id=self.mask_id,
+            lengths=num_positions,
         )
         targets = batch.tokens.gather(1, batch.layout.positions)
         return {
@@ -87,7 +94,10 @@ class DiffusionCollator:
         }
 
     def loss(
-        self, logits: Float[Tensor, "B S V"], labels: Int[Tensor, "B S"], weights: Float[Tensor, "B S"]
+        self,
+        logits: Float[Tensor, "B S V"],
+        labels: Int[Tensor, "B S"],
+        weights: Float[Tensor, "B S"],
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch from the network's logits: the weighted sum of its cross-entropies.
 

@@ -70,8 +70,8 @@ def save_pretrained(
 ) -> None:
     """Write a model directory with its card, README.md, and a tokenizer. transformers opens it too.
 
-    Task, training and results are carried over from the directory that the network was read from. If its
-    weights or its method have changed since, only the task is.
+    Task, training and results are carried over from the directory that the network was read from.
+    If its weights or its method have changed since, only the task is.
 
     Args:
         net: the network, with its method.
@@ -177,7 +177,9 @@ def write_for_transformers(
             model.save_pretrained(temporary, max_shard_size="1TB")
         except SafetensorError as error:
             problem = f"cannot be written ({first_line(error)})"
-            raise OSError(f"{folder}: {problem}. Free some space, then run the same command again") from None
+            raise OSError(
+                f"{folder}: {problem}. Free some space, then run the same command again"
+            ) from None
         files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
 
     # Add what this package needs.
@@ -186,7 +188,9 @@ def write_for_transformers(
     write_atomic({**others, folder / "config.json": json_bytes(config)})
 
 
-def tokenizer_of(net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, Any]) -> dict[str, bytes]:
+def tokenizer_of(
+    net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, Any]
+) -> dict[str, bytes]:
     """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones."""
     try:
         task = described(settings.get("task"), net.folder)
@@ -201,9 +205,12 @@ def tokenizer_of(net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, 
 def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
     """Return the tokenizer's files in the directory of a network, by name, or None if it is a run.
 
-    An imported model keeps the tokenizer of its authors, with their special tokens and chat template.
+    An imported model keeps the tokenizer of its authors, with their special tokens and chat
+    template.
     """
-    if net.folder is None or not is_for_transformers(read_description(net.folder, "config.json", "model")):
+    if net.folder is None or not is_for_transformers(
+        read_description(net.folder, "config.json", "model")
+    ):
         return None
     return copied_tokenizer(net.folder)
 
@@ -214,8 +221,8 @@ def carried_over(
     """Read what a saved model takes over from the directory that the network was read from.
 
     Returns:
-        The entries of config.json that do not describe the network, other files by name, and the rows of
-        results.
+        The entries of config.json that do not describe the network, other files by name, and the
+        rows of results.
 
     Raises:
         ValueError: the directory is missing, or config.json is corrupt.
@@ -241,7 +248,8 @@ def carried_over(
         settings = {name: value for name, value in config.items() if name not in written}
     check_about(settings, folder / "config.json")
 
-    # A text model has its tokenizer: the files as they were read, without what else the directory holds.
+    # A text model has its tokenizer: the files as they were read, without what else the directory
+    # holds.
     files = dict[str, bytes]()
     if settings.get("task", {}).get("name") == Text.name:
         text = text_described(settings["task"], folder)

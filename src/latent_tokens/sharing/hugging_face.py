@@ -11,7 +11,13 @@ from typing import Any, Self, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.modeling_outputs import MaskedLMOutput
 
 from latent_tokens.checkpoints.directory import build, check_can_build, check_is_ours
@@ -38,8 +44,8 @@ LONGEST_NAMES = 200  # characters of an error
 class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
     """The config.json of a model directory.
 
-    `vocab_size` counts MASK. Its id, `mask_token_id`, is the last. A run directory has neither, so they are
-    those of its network.
+    `vocab_size` counts MASK. Its id, `mask_token_id`, is the last. A run directory has neither, so
+    they are those of its network.
     """
 
     model_type = "latent_tokens"
@@ -92,15 +98,20 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         arguments = {**dtype, **kwargs, "output_loading_info": True}
         model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
 
-        # Compare its weights and logits with the config. Quantization and adapters of peft change logits.
-        wrong = str({kind: sorted(map(str, names)) for kind, names in loading_info.items() if names})
+        # Compare its weights and logits with the config. Quantization and adapters of peft change
+        # logits.
+        wrong = str(
+            {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
+        )
         if any(loading_info.values()):
             problem = f"its weights are not those of its config ({wrong[:LONGEST_NAMES]})"
             raise ValueError(f"{folder}: {problem}. Save the model again.")
         tolerance = FINGERPRINT_TOLERANCE.get(model.dtype)
         has_adapter = getattr(model, "_hf_peft_config_loaded", False)
         if tolerance is not None and "quantization_config" not in kwargs and not has_adapter:
-            check_fingerprint(model.net, getattr(model.config, "fingerprint", None), folder, tolerance)
+            check_fingerprint(
+                model.net, getattr(model.config, "fingerprint", None), folder, tolerance
+            )
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
         return cast(Self, (model, loading_info) if with_loading_info else model)
@@ -112,7 +123,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
         A Trainer loads the files of its checkpoints so, and leaves out what it does not know.
         """
-        renamed = {PREFIX + name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
+        renamed = {
+            PREFIX + name.removeprefix(PREFIX): weight for name, weight in state_dict.items()
+        }
         return super().load_state_dict(renamed, strict, assign)
 
     def save_pretrained(  # type: ignore[override]
@@ -137,7 +150,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         net = self.net
         if state_dict is not None:
             net = deepcopy(net)
-            net.load_state_dict({name.removeprefix(PREFIX): weight for name, weight in state_dict.items()})
+            net.load_state_dict(
+                {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
+            )
         save_pretrained(net, save_directory, dtype=dtype)
 
     def push_to_hub(  # type: ignore[override]
@@ -179,19 +194,20 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     ) -> MaskedLMOutput:
         """Return the logits (B, S, V + 1) of S slots: those with a token are clean, those with MASK masked.
 
-        The input of the network is [clean | masked], each in the order of `input_ids`. Logits of clean
-        slots predict their token with a shifted readout, and have no meaning otherwise. Slots that take no
-        part have logits 0: padding, and slots beyond a window or a shifted readout's first masked slot.
+        The input of the network is [clean | masked], each in the order of `input_ids`. Logits of
+        clean slots predict their token with a shifted readout, and have no meaning otherwise. Slots
+        that take no part have logits 0: padding, and slots beyond a window or a shifted readout's
+        first masked slot.
 
         Args:
             input_ids: tokens and MASK (B, S).
-            position_ids: the positions (S) or (B, S) of the slots, by default 0, 1, 2 and so on. Permute
-                `input_ids` and positions together to choose the order of masked slots. Leave out masked slots
-                to have fewer latent tokens.
-            attention_mask: 0 at padding (B, S). Or the attention pattern, Bool (B, 1, S, S), of an input that
-                is arranged already, as `DiffusionCollator` does.
-            labels: tokens (B, S), or -100. With labels, `loss` is their mean cross-entropy in nats, or 0 if
-                there are none.
+            position_ids: the positions (S) or (B, S) of the slots, by default 0, 1, 2 and so on.
+                Permute `input_ids` and positions together to choose the order of masked slots.
+                Leave out masked slots to have fewer latent tokens.
+            attention_mask: 0 at padding (B, S). Or the attention pattern, Bool (B, 1, S, S), of an
+                input that is arranged already, as `DiffusionCollator` does.
+            labels: tokens (B, S), or -100. With labels, `loss` is their mean cross-entropy in nats,
+                or 0 if there are none.
             weights: weight of each label (B, S). With weights, `loss` is the weighted sum instead.
 
         Raises:
@@ -199,14 +215,18 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         net = self.net
         if attention_mask is not None and attention_mask.dim() == 4:
-            logits = exclude_mask_token(net.mask_id, net(input_ids, position_ids, attention_mask[:, 0]))
+            logits = exclude_mask_token(
+                net.mask_id, net(input_ids, position_ids, attention_mask[:, 0])
+            )
             predicted = torch.ones_like(input_ids, dtype=torch.bool)
         else:
             logits, predicted = arranged_logits(net, input_ids, position_ids, attention_mask)
         if labels is None:
             return MaskedLMOutput(logits=logits)
         if weights is not None:
-            return MaskedLMOutput(loss=weighted_cross_entropy(logits, labels, weights), logits=logits)
+            return MaskedLMOutput(
+                loss=weighted_cross_entropy(logits, labels, weights), logits=logits
+            )
         scored = predicted & (labels != IGNORED_LABEL)
         total = F.cross_entropy(logits[scored].float(), labels[scored].long(), reduction="sum")
         return MaskedLMOutput(loss=total / scored.sum().clamp(min=1), logits=logits)
@@ -228,8 +248,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
-        A setting that is None has the default of `latent-tokens sample`. Row b has the random numbers of
-        (seed, b).
+        A setting that is None has the default of `latent-tokens sample`. Row b has the random
+        numbers of (seed, b).
 
         Args:
             input_ids: tokens and MASK (B, L).

@@ -19,7 +19,13 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
 from latent_tokens.core.order import is_left_to_right
 from latent_tokens.evaluation.intervals import half_interval
-from latent_tokens.evaluation.likelihood import Continuation, LikelihoodSettings, orders_of, padded, suffix_of
+from latent_tokens.evaluation.likelihood import (
+    Continuation,
+    LikelihoodSettings,
+    orders_of,
+    padded,
+    suffix_of,
+)
 from latent_tokens.network.fast import generate
 from latent_tokens.sharing.text_model import Pair, TextModel, open_model, score_pairs
 from latent_tokens.storage import Json
@@ -90,7 +96,8 @@ class GenerationSettings:
 def generation_settings(values: Mapping[str, Any], max_length: int) -> GenerationSettings:
     """Return the settings of a task's `generation_kwargs`, by the rules of lm-eval.
 
-    Generation is greedy unless they ask for sampling: by do_sample, or else by a temperature above 0.
+    Generation is greedy unless they ask for sampling: by do_sample, or else by a temperature above
+    0.
 
     Raises:
         ValueError: a setting is not supported, or leaves no room for a context.
@@ -121,7 +128,8 @@ def before_stop(text: str, until: Sequence[str]) -> str:
 def is_decided(text: str, until: Sequence[str]) -> bool:
     """Return whether the text before the first stop string stays the same, whatever follows.
 
-    Another stop string may begin in this text, and end after it. Only if it overlaps the first it counts.
+    Another stop string may begin in this text, and end after it. Only if it overlaps the first it
+    counts.
     """
     return bool(until) and len(text) >= len(before_stop(text, until)) + sum(map(len, until))
 
@@ -153,7 +161,10 @@ def continue_contexts(
     for net, indices in model.by_first(fitted):
         # Arrange the contexts, each with its masked tokens.
         masked = [0] * num_new
-        rows = [Continuation(fitted[index][model.feeds_first :], masked, numbers[index]) for index in indices]
+        rows = [
+            Continuation(fitted[index][model.feeds_first :], masked, numbers[index])
+            for index in indices
+        ]
         tokens, num_known, lengths = padded(rows, model.device)
         known = torch.arange(tokens.shape[1], device=model.device) < num_known[:, None]  # (B, L)
 
@@ -169,9 +180,19 @@ def continue_contexts(
         # Decode them.
         stream = torch.tensor([row.number for row in rows], device=model.device)
         generated = generate(
-            net, model.method, tokens, known, decoding, seed, rows=stream, lengths=lengths, stop=is_finished
+            net,
+            model.method,
+            tokens,
+            known,
+            decoding,
+            seed,
+            rows=stream,
+            lengths=lengths,
+            stop=is_finished,
         )
-        for index, start, line in zip(indices, num_known.tolist(), generated.tokens.tolist(), strict=True):
+        for index, start, line in zip(
+            indices, num_known.tolist(), generated.tokens.tolist(), strict=True
+        ):
             ids, _ = decoded(model, line[start : start + num_new])
             texts[index] = before_stop(model.codec.decode(ids), settings.until)
     return [texts[index] for index in range(len(contexts))]
@@ -187,22 +208,25 @@ def decoded(model: TextModel, tokens: list[int]) -> tuple[list[int], bool]:
 class LatentTokensLM(TemplateLM):  # type: ignore[misc]
     """A language model for lm-eval, along a decoding order and with a number of latent tokens.
 
-    Log-likelihoods are exact: each token of the continuation is predicted in its own step of the order, given
-    the context, the tokens before it in the order, and n masked tokens. For random orders they are the mean
-    over orders. A continuation is greedy if each of its tokens is the argmax of its step, along every order.
+    Log-likelihoods are exact: each token of the continuation is predicted in its own step of the
+    order, given the context, the tokens before it in the order, and n masked tokens. For random
+    orders they are the mean over orders. A continuation is greedy if each of its tokens is the
+    argmax of its step, along every order.
 
-    `get_model_info`, which lm-eval adds to its results, returns the method, the order, the number of latent
-    tokens, and nats per token and bits per byte with their intervals.
+    `get_model_info`, which lm-eval adds to its results, returns the method, the order, the number
+    of latent tokens, and nats per token and bits per byte with their intervals.
 
     Args:
         model: a run directory, a model directory, a name on the hub, or a network with `method` and
             `max_length`. A directory of transformers is opened as an autoregressive model, `arm`.
         tokenizer: the text task or the tokenizer of a network. A path or a name has its own.
         latents: the number of latent tokens (n) or "all". None is the method's own.
-        order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes so.
+        order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes
+            so.
         orders: the number of random orders of a continuation. None is 4.
-        suffix: the number of masked positions after a continuation, which are latent tokens only. None is n,
-            so that its last token has n latent tokens too. For "all" it is 0, or what a window has room for.
+        suffix: the number of masked positions after a continuation, which are latent tokens only.
+            None is n, so that its last token has n latent tokens too. For "all" it is 0, or what a
+            window has room for.
         seed: the random seed. Request i has the random orders and numbers of (seed, i).
         batch_size: requests computed together. "auto" is 8.
         device: the device of the network. None leaves it where it is.
@@ -212,7 +236,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
 
     Raises:
         ImportError: lm-eval is not installed.
-        ValueError: the model cannot be read, or its method does not support the order or the latent tokens.
+        ValueError: the model cannot be read, or its method does not support the order or the latent
+            tokens.
 
     Example::
 
@@ -243,7 +268,9 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         check_int("batch_size", self.batch_size, 1)
         self.model = open_model(model, tokenizer, base)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
-        self.decoding = Decoding(latents=latents, order=self.schedule, off_distribution=off_distribution)
+        self.decoding = Decoding(
+            latents=latents, order=self.schedule, off_distribution=off_distribution
+        )
         check_decoding(self.model.method, self.decoding)
         if device is not None:
             self.model.net.to(device)
@@ -320,20 +347,27 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
         return answers
 
-    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+    def loglikelihood_rolling(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[float]:
         """Return the log-probability of each text, in windows of the model's length.
 
-        Each token is predicted once. Its context is at least one token, as for lm-eval's own models.
+        Each token is predicted once. Its context is at least one token, as for lm-eval's own
+        models.
         """
         texts = [request.args[0] for request in requests]
         windows = [self.windows(text) for text in texts]
         pairs = [pair for each in windows for pair in each]
         with tqdm(total=len(pairs), desc="loglikelihood_rolling", disable=disable_tqdm) as progress:
-            scores = iter(score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update))
+            scores = iter(
+                score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update)
+            )
         answers = []
         for text, each in zip(texts, windows, strict=True):
             nats = tuple(map(sum, zip(*(next(scores).nats for _ in each), strict=True)))
-            self.total("loglikelihood_rolling").add(nats, sum(len(tokens) for _, tokens in each), text)
+            self.total("loglikelihood_rolling").add(
+                nats, sum(len(tokens) for _, tokens in each), text
+            )
             answers.append(fmean(nats))
             self.cache_hook.add_partial("loglikelihood_rolling", (text,), answers[-1])
         return answers
@@ -354,7 +388,9 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         Request i draws from the random stream (seed, i), so an answer does not depend on its batch.
         """
         settings = [generation_settings(request.args[1], self.max_length) for request in requests]
-        contexts = [self.tok_encode(request.args[0]) or [self.prefix_token_id] for request in requests]
+        contexts = [
+            self.tok_encode(request.args[0]) or [self.prefix_token_id] for request in requests
+        ]
         answers: dict[int, str] = {}
         with tqdm(total=len(requests), desc="generate_until", disable=disable_tqdm) as progress:
             for each in dict.fromkeys(settings):

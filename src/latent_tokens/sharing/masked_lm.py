@@ -67,8 +67,8 @@ def arrange(
         attended: which slots (B, S) are not padding.
 
     Returns:
-        The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the arranged input
-        for each slot of `input_ids`.
+        The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the
+        arranged input for each slot of `input_ids`.
 
     Raises:
         ValueError: the clean tokens are not a prefix, and the readout is shifted.
@@ -128,7 +128,8 @@ def decode_masked(
     """Return `input_ids` (B, L) with every MASK decoded. Padding stays as it is.
 
     Raises:
-        ValueError: padding is not at the end of a row, or the input is longer than those of training.
+        ValueError: padding is not at the end of a row, or the input is longer than those of
+            training.
     """
     attended = attended_slots(input_ids, attention_mask)
     check_positions(net, torch.arange(input_ids.shape[1], device=input_ids.device), attended)
@@ -137,7 +138,9 @@ def decode_masked(
     input_ids = input_ids.long()
     known = (input_ids != net.mask_id) | ~attended  # padding is not decoded
     lengths = attended.sum(1)
-    result = generate(net, net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=on_step)
+    result = generate(
+        net, net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=on_step
+    )
 
     # The tokens with their record.
     sequences = torch.where(attended, result.tokens, input_ids)

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
-from latent_tokens.checkpoints.directory import check_attributes, check_fits, from_pretrained, learned_text
+from latent_tokens.checkpoints.directory import (
+    check_attributes,
+    check_fits,
+    from_pretrained,
+    learned_text,
+)
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
@@ -43,9 +48,11 @@ class Codec:
     name: str
     start: int  # the token in front of a text
     end: int  # the token that ends a text
-    encode: Callable[[str, bool | None], list[int]]  # None: the tokenizer decides about special tokens
+    # None: the tokenizer decides about special tokens
+    encode: Callable[[str, bool | None], list[int]]
     decode: Callable[[Sequence[int]], str]  # without special tokens
-    tokenizer: PreTrainedTokenizerBase | None = None  # None: each input begins with `start`, as in training
+    # None: each input begins with `start`, as in training
+    tokenizer: PreTrainedTokenizerBase | None = None
 
 
 def text_codec(task: Text) -> Codec:
@@ -56,7 +63,9 @@ def text_codec(task: Text) -> Codec:
         (ids,) = coder.encode([text])
         return [coder.end, *ids.tolist()] if add_special_tokens else ids.tolist()
 
-    return Codec(f"{task.tokenizer} ({task.fingerprint})", coder.end, coder.end, encode, coder.decode)
+    return Codec(
+        f"{task.tokenizer} ({task.fingerprint})", coder.end, coder.end, encode, coder.decode
+    )
 
 
 def transformers_codec(tokenizer: PreTrainedTokenizerBase) -> Codec:
@@ -80,7 +89,9 @@ def transformers_codec(tokenizer: PreTrainedTokenizerBase) -> Codec:
     def decode(ids: Sequence[int]) -> str:
         return str(tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    return Codec(str(tokenizer.name_or_path).replace("/", "__"), start, end, encode, decode, tokenizer)
+    return Codec(
+        str(tokenizer.name_or_path).replace("/", "__"), start, end, encode, decode, tokenizer
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,8 @@ class TextModel:
     def fitted(self, context: Sequence[int], num_new: int) -> list[int]:
         """Return the last tokens of a context, so that it and the new tokens fit into the network.
 
-        It keeps its first token if every input begins so. Raises ValueError if there is no room for it.
+        It keeps its first token if every input begins so. Raises ValueError if there is no room for
+        it.
         """
         room = self.max_length + self.feeds_first - num_new
         if room < 1 + self.starts_inputs:
@@ -135,7 +147,8 @@ class TextModel:
     def by_first(self, contexts: Iterable[Sequence[int]]) -> Iterator[tuple[nn.Module, list[int]]]:
         """Yield the network in eval mode for some contexts, with their indices.
 
-        Contexts of one network have the same first token, if it is fed in place of BOS. Weights are shared.
+        Contexts of one network have the same first token, if it is fed in place of BOS. Weights are
+        shared.
         """
         groups: dict[int | None, list[int]] = defaultdict(list)
         for index, context in enumerate(contexts):
@@ -165,7 +178,8 @@ def score_pairs(
     scores: dict[int, ContinuationScore] = {}
     for net, indices in model.by_first(contexts):
         continuations = [
-            Continuation(contexts[index][model.feeds_first :], pairs[index][1], index) for index in indices
+            Continuation(contexts[index][model.feeds_first :], pairs[index][1], index)
+            for index in indices
         ]
         group = score_continuations(
             net,
@@ -188,16 +202,21 @@ def open_model(
 ) -> TextModel:
     """Return the language model of a path or a name, or a network with its tokenizer.
 
-    A directory of transformers is opened as it is, as an autoregressive model (`arm`). `base` is the model
-    that a LoRA adapter belongs to, as for `from_pretrained`.
+    A directory of transformers is opened as it is, as an autoregressive model (`arm`). `base` is
+    the model that a LoRA adapter belongs to, as for `from_pretrained`.
 
     Raises:
-        ValueError: the model cannot be read or did not learn text, or the tokenizer of a network is missing.
+        ValueError: the model cannot be read or did not learn text, or the tokenizer of a network is
+            missing.
     """
     if isinstance(model, nn.Module):
         if tokenizer is None:
-            raise ValueError("tokenizer=None: pass the Text of the network, or a tokenizer of transformers.")
-        codec = text_codec(tokenizer) if isinstance(tokenizer, Text) else transformers_codec(tokenizer)
+            raise ValueError(
+                "tokenizer=None: pass the Text of the network, or a tokenizer of transformers."
+            )
+        codec = (
+            text_codec(tokenizer) if isinstance(tokenizer, Text) else transformers_codec(tokenizer)
+        )
         return with_codec(model, codec)
     folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
     if is_of_transformers(folder):

@@ -39,14 +39,15 @@ def tokenizer_files(
 ) -> dict[str, bytes]:
     """Return tokenizer.json and tokenizer_config.json by name.
 
-    The tokens of a puzzle are the task's `symbols`. If all of these are single characters, "." is MASK.
-    A learned tokenizer keeps its own tokenizer.json, and only the config names MASK.
+    The tokens of a puzzle are the task's `symbols`. If all of these are single characters, "." is
+    MASK. A learned tokenizer keeps its own tokenizer.json, and only the config names MASK.
 
     Args:
         task: the task of the model. None has a word for each token, its number.
         vocab_size: the number of tokens without MASK.
         length: the number of positions.
-        mask_id: MASK. None is the token `vocab_size`. A model of transformers may have unused tokens before.
+        mask_id: MASK. None is the token `vocab_size`. A model of transformers may have unused
+            tokens before.
     """
     mask_id = vocab_size if mask_id is None else mask_id
     if isinstance(task, Text):
@@ -61,10 +62,15 @@ def tokenizer_files(
     mask = "." if are_characters and "." not in symbols else MASK_NAMES[0]
     roles = {ROLES[name[1:-1]]: name for name in names if name[1:-1] in ROLES}
 
-    # Characters are read one by one, without frames and spaces. Other words have spaces between them.
+    # Characters are read one by one, without frames and spaces. Other words have spaces between
+    # them.
     tokens = {**{symbol: token for token, symbol in enumerate(symbols)}, mask: mask_id}
     skipped = "".join(re.escape(character) for character in FRAME if character not in symbols)
-    skip: dict[str, Json] = {"type": "Replace", "pattern": {"Regex": rf"[\s{skipped}]"}, "content": ""}
+    skip: dict[str, Json] = {
+        "type": "Replace",
+        "pattern": {"Regex": rf"[\s{skipped}]"},
+        "content": "",
+    }
     tokenizer: dict[str, Json] = {
         "normalizer": skip if are_characters else None,
         "pre_tokenizer": CHARACTERS if are_characters else {"type": "WhitespaceSplit"},
@@ -84,7 +90,8 @@ def text_files(text: Text, mask_id: int) -> dict[str, bytes]:
     end = (coder.inner.id_to_token(coder.end) or END) if isinstance(coder, Learned) else END
     special = {"bos_token": end, "eos_token": end, "pad_token": end}
     if isinstance(coder, Learned):
-        # transformers numbers a new token by the count of the others, so gaps in the ids leave no MASK.
+        # transformers numbers a new token by the count of the others, so gaps in the ids leave no
+        # MASK.
         names = coder.inner.get_vocab()
         reserved = coder.inner.id_to_token(mask_id)
         if reserved is not None:
@@ -128,6 +135,8 @@ def both_files(
     }
     if tokenizer is None:
         return {CONFIG: json_bytes(config)}
-    tokens: list[Json] = [{"id": token, "content": name, **FLAGS} for token, name in (added or {}).items()]
+    tokens: list[Json] = [
+        {"id": token, "content": name, **FLAGS} for token, name in (added or {}).items()
+    ]
     content = json_bytes({"version": "1.0", "added_tokens": tokens, **tokenizer})
     return {FILE: content, CONFIG: json_bytes(config)}

@@ -57,7 +57,9 @@ BY_NAME = {task.name: task for task in EVERY}
 def refuse_text(name: str) -> None:
     """Raise ValueError for the name of text, which is not an entry of TASKS."""
     if name == Text.name:
-        raise ValueError("task=text: its length and tokenizer are those of a data set. Use Text(length=256).")
+        raise ValueError(
+            "task=text: its length and tokenizer are those of a data set. Use Text(length=256)."
+        )
 
 
 TASKS: Registry[Solvable] = Registry(
@@ -178,7 +180,9 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
         if setting not in allowed:
             fix = f"Use {', '.join(allowed)}" if allowed else "Leave it out"
             raise ValueError(f"{setting}={value}: {name} has no such setting. {fix}.")
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    values = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
     return replace(task, **values) if values else task  # type: ignore[type-var]
 
 
@@ -201,4 +205,6 @@ def described(entries: object, folder: Path | None = None) -> Solvable | Text:
         raise ValueError(f"its task {module} {reason}. Add --task {module}")
     if name not in TASKS:
         raise ValueError(f"{entries}: no task of this version")
-    return configured(name, {setting: value for setting, value in entries.items() if setting != "name"})
+    return configured(
+        name, {setting: value for setting, value in entries.items() if setting != "name"}
+    )

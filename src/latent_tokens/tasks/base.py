@@ -48,9 +48,9 @@ class Language(Protocol):
 class Task(Language, Protocol):
     """A problem that can be generated and scored.
 
-    A task may also have a `temperature`, the default one of sampling (otherwise 1.0), a `note` for manifests,
-    a `pad`, the token that follows the end of an answer, and `symbols`, the text of each token, from which a
-    tokenizer is made.
+    A task may also have a `temperature`, the default one of sampling (otherwise 1.0), a `note` for
+    manifests, a `pad`, the token that follows the end of an answer, and `symbols`, the text of each
+    token, from which a tokenizer is made.
 
     Example:
         >>> task = TASKS["sudoku-4"]
@@ -250,13 +250,15 @@ class TaskBase(ABC):
         A text without blanks is followed by as many as there is room for.
 
         Raises:
-            ValueError: The text is too long, or has a word that is not in the vocabulary. Or the vocabulary
-                has a word twice, or `blank`.
+            ValueError: The text is too long, or has a word that is not in the vocabulary. Or the
+                vocabulary has a word twice, or `blank`.
         """
         ids = {word: token for token, word in enumerate(self.vocab)}
         if len(ids) < len(self.vocab) or self.blank in ids:
             problem = f"must have each token once, and not blank={self.blank!r}"
-            raise ValueError(f"vocab of {self.name}: {problem}. Rename a token, or set blank of the task.")
+            raise ValueError(
+                f"vocab of {self.name}: {problem}. Rename a token, or set blank of the task."
+            )
         words = text.split()
         if not self.separator:
             words = [word for word in text if word in ids or not word.isspace()]
@@ -268,7 +270,9 @@ class TaskBase(ABC):
             words += [self.blank] * (self.length - len(words))
         for word in words:
             if word not in ids and word != self.blank:
-                raise ValueError(f"{word!r}: is not a token of {self.name}{did_you_mean(word, ids)}")
+                raise ValueError(
+                    f"{word!r}: is not a token of {self.name}{did_you_mean(word, ids)}"
+                )
         examples = Examples.padded([[ids.get(word, 0) for word in words]], 0, self.length)
         examples.known[0, : len(words)] = [word != self.blank for word in words]
         return examples
@@ -289,7 +293,9 @@ class TaskBase(ABC):
         lengths = [rows.shape[1]] * len(rows) if truth is None else truth.lengths.tolist()
         samples = [row[:length] for row, length in zip(rows, lengths, strict=True)]
         figures = {
-            "valid": np.array([not errors_of(self, sample, len(sample)) for sample in samples], np.float64)
+            "valid": np.array(
+                [not errors_of(self, sample, len(sample)) for sample in samples], np.float64
+            )
         }
         if truth is not None:
             pairs = zip(samples, truth.tokens, strict=True)
@@ -313,7 +319,8 @@ def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
         length: the number of its positions.
 
     Raises:
-        ValueError: the verifier does not return a list, such as one that returns whether it is valid.
+        ValueError: the verifier does not return a list, such as one that returns whether it is
+            valid.
     """
     errors: object = task.verify(tokens[:length] if isinstance(task, TaskBase) else tokens)
     if not isinstance(errors, list):

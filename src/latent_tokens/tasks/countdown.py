@@ -69,7 +69,9 @@ def parts_of(equation: str) -> tuple[int, str, int, int] | None:
 
 def holds(a: int, operation: str, b: int, c: int) -> bool:
     """Return whether a operation b = c, with division without remainder."""
-    return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[operation]
+    return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[
+        operation
+    ]
 
 
 def lenient(tokens: Tokens) -> bool:
@@ -88,8 +90,9 @@ def agreement(answer: str, stored: str) -> float:
 def longest_answer(count: int) -> int:
     """Return the number of characters of the longest answer with `count` numbers.
 
-    Every given number of 2 digits is written once and every result before the last twice. The last result,
-    the target, has at most 3 digits. An equation has two signs, and commas are between equations.
+    Every given number of 2 digits is written once and every result before the last twice. The last
+    result, the target, has at most 3 digits. An equation has two signs, and commas are between
+    equations.
 
     Example:
         >>> longest_answer(3) == len("75*80=6000,6000/60=100")
@@ -166,7 +169,8 @@ class Countdown:
         num_train: The default number of training examples.
         targets: The lowest and the highest target.
         padding: "none" or "paper".
-        answer_length: The positions of an answer with padding "none". None: of the longest, with its end.
+        answer_length: The positions of an answer with padding "none". None: of the longest, with
+            its end.
 
     Example:
         >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape
@@ -189,7 +193,11 @@ class Countdown:
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
         targets = self.targets if isinstance(self.targets, tuple) else ()
         typed = f"targets={' '.join(map(str, targets)) or self.targets}"
-        if len(targets) != 2 or not all(map(is_whole, targets)) or not 1 <= targets[0] <= targets[1] <= 100:
+        if (
+            len(targets) != 2
+            or not all(map(is_whole, targets))
+            or not 1 <= targets[0] <= targets[1] <= 100
+        ):
             raise ValueError(f"{typed}: must be lowest and highest, whole numbers within 1 and 100")
         if set(range(targets[0], targets[1] + 1)) <= set(HELD_OUT_TARGETS):
             raise ValueError(f"{typed}: all of them are held out for the test. Use a wider range.")
@@ -229,7 +237,9 @@ class Countdown:
         draw_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
         problems = [",".join(map(str, row)) for row in np.column_stack([numbers, targets]).tolist()]
         answers = [answer_text(row) for row in steps.tolist()]
-        return self._rows([pair for pair in zip(problems, answers, strict=True) if self._fits(*pair)])
+        return self._rows(
+            [pair for pair in zip(problems, answers, strict=True) if self._fits(*pair)]
+        )
 
     def example(self, problem: str, answer: str) -> Examples:
         """Return one example from texts. Raise ValueError if the answer is wrong or does not fit."""
@@ -254,9 +264,12 @@ class Countdown:
         """Return an example for each (problem, answer). An empty answer leaves only PAD after SEP."""
         given = [len(problem) + 2 for problem, _ in pairs]
         sequences = [
-            [BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]] for problem, answer in pairs
+            [BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]]
+            for problem, answer in pairs
         ]
-        lengths = [self.length if self.padding == "paper" else prompt + self.room for prompt in given]
+        lengths = [
+            self.length if self.padding == "paper" else prompt + self.room for prompt in given
+        ]
         return Examples.padded(sequences, given, lengths, self.length, PAD)
 
     def _numbers(self, problem: str) -> list[int]:
@@ -316,8 +329,8 @@ class Countdown:
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return errors of the strict rules.
 
-        Every equation is true, each given or computed number is used at most once, all given numbers are
-        used, and the last result is the target.
+        Every equation is true, each given or computed number is used at most once, all given
+        numbers are used, and the last result is the target.
         """
         problem, answer = texts(as_array(tokens))
         *given, target = numbers_of(problem)
@@ -350,7 +363,8 @@ class Countdown:
         }
         if truth is not None:
             pairs = [
-                (texts(ours)[1], texts(theirs)[1]) for ours, theirs in zip(tokens, truth.tokens, strict=True)
+                (texts(ours)[1], texts(theirs)[1])
+                for ours, theirs in zip(tokens, truth.tokens, strict=True)
             ]
             figures["exact"] = [ours == theirs for ours, theirs in pairs]
             figures["cells"] = [agreement(ours, theirs) for ours, theirs in pairs]

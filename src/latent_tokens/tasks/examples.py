@@ -33,8 +33,9 @@ class Example(TypedDict):
 class Examples:
     """N examples of at most L positions: a data set for torch's DataLoader.
 
-    `len(examples)` is N and `examples[i]` one example, with "tokens", "known" and "length". A slice, a mask
-    or an array of indices selects examples. Iteration is for `tokens, known, lengths = examples`.
+    `len(examples)` is N and `examples[i]` one example, with "tokens", "known" and "length". A
+    slice, a mask or an array of indices selects examples. Iteration is for `tokens, known, lengths
+    = examples`.
 
     Attributes:
         tokens: uint8, uint16 or uint32, (N, L). Tokens beyond a row's length have no meaning.
@@ -69,7 +70,9 @@ class Examples:
         if not isinstance(which, int | np.integer):
             return self.take(which)
         tokens = self.tokens[which].astype(np.int64)
-        return Example(tokens=tokens, known=self.known[which].copy(), length=int(self.lengths[which]))
+        return Example(
+            tokens=tokens, known=self.known[which].copy(), length=int(self.lengths[which])
+        )
 
     def _replace(self, **arrays: NDArray[Any]) -> Examples:
         return replace(self, **arrays)
@@ -78,7 +81,11 @@ class Examples:
         """Return a Dataset of the library datasets, which must be installed."""
         from datasets import Dataset
 
-        columns = {"tokens": self.tokens.astype(np.int64), "known": self.known, "length": self.lengths}
+        columns = {
+            "tokens": self.tokens.astype(np.int64),
+            "known": self.known,
+            "length": self.lengths,
+        }
         return Dataset.from_dict(columns)
 
     @staticmethod
@@ -106,7 +113,8 @@ class Examples:
     ) -> Examples:
         """Return sequences as examples of L positions, in the smallest type that holds their tokens.
 
-        `Examples.padded(sequences, given, L)` is enough if no position follows the tokens of a sequence.
+        `Examples.padded(sequences, given, L)` is enough if no position follows the tokens of a
+        sequence.
 
         Args:
             sequences: N sequences of at most L tokens.
@@ -130,7 +138,9 @@ class Examples:
         ends = [len(sequence) for sequence in sequences]
         longest = max(ends, default=0)
         if longest > length:
-            raise ValueError(f"length={length}: a sequence has {longest} tokens. Use length={longest}.")
+            raise ValueError(
+                f"length={length}: a sequence has {longest} tokens. Use length={longest}."
+            )
         flat = as_array([*chain(*sequences), pad])
         tokens = np.full((len(sequences), length), pad, flat.dtype)
         tokens[np.arange(length) < np.array(ends, np.int64)[:, None]] = flat[:-1]
@@ -150,7 +160,8 @@ def stack(items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> Exampl
         items: dicts with tokens, known and length, or the same in tuples.
     """
     rows = [
-        (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item for item in items
+        (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item
+        for item in items
     ]
     tokens, known, lengths = map(np.stack, zip(*rows, strict=True))
     return Examples(tokens, known.astype(np.bool_), lengths)
@@ -173,7 +184,9 @@ def as_array(tokens: TokensLike) -> Tokens:
     if array.dtype in (np.uint8, np.uint16, np.uint32):
         return cast(Tokens, array)
     largest = array.max(initial=0)
-    if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or largest > np.iinfo(np.uint32).max):
+    if array.size and (
+        array.dtype.kind not in "iu" or array.min() < 0 or largest > np.iinfo(np.uint32).max
+    ):
         raise ValueError(
             f"tokens of type {array.dtype}: must be whole numbers from 0, below 2^32. Correct them."
         )

@@ -37,13 +37,17 @@ ZebraTask = Zebra | CompactZebra
 
 
 def read_source(
-    task: Task, path: Path, skip_bad: bool, report: Report = lambda done: None, most: int | None = None
+    task: Task,
+    path: Path,
+    skip_bad: bool,
+    report: Report = lambda done: None,
+    most: int | None = None,
 ) -> tuple[Examples, list[str]]:
     """Return the examples of a file, all or the first `most`, and the errors in the records left out.
 
     Raises:
-        ValueError: The task does not have this kind of file, or the first bad record, unless such are
-            skipped.
+        ValueError: The task does not have this kind of file, or the first bad record, unless such
+            are skipped.
     """
     # Find the reader by the ending of the name.
     readers = next((formats for kinds, formats in READERS if isinstance(task, kinds)), {})
@@ -82,7 +86,9 @@ def lines_of(path: Path) -> Records:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise ValueError(
+            f"{path}: not text in UTF-8 ({error.reason} at byte {error.start})"
+        ) from None
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             yield f"line {number}", line.strip()
@@ -105,7 +111,9 @@ def rows_of_csv(path: Path) -> Records:
     _, header = next(lines, ("", ""))
     columns = CSV_COLUMNS.get(header.replace('"', ""))
     if columns is None:
-        raise ValueError(f"{path}: its first line is {header[:80]!r}, must be {' or '.join(CSV_COLUMNS)}")
+        raise ValueError(
+            f"{path}: its first line is {header[:80]!r}, must be {' or '.join(CSV_COLUMNS)}"
+        )
     names = header.replace('"', "").split(",")
     for where, line in lines:
         row = dict(zip(names, next(csv.reader([line])), strict=False))
@@ -156,7 +164,9 @@ def zebra(task: ZebraTask, words: list[str], table: list[list[int]]) -> Examples
     """Return an example of clue tokens and a table, whose first row numbers the houses."""
     numbered, *answer = [[index(value) for value in row] for row in table]
     if numbered != list(range(len(numbered))):
-        raise ValueError(f"the first row of its table is {numbered}: it must number the houses from 0")
+        raise ValueError(
+            f"the first row of its table is {numbered}: it must number the houses from 0"
+        )
     return task.example(words, len(numbered), answer)
 
 
@@ -209,7 +219,9 @@ def read_plain_pickle(path: Path) -> list[Any]:
     except Exception as error:  # a corrupt stream can fail in any way
         raise ValueError(f"{path}: pickle refused ({first_line(error)})") from None
     if not isinstance(content, list | tuple):
-        raise ValueError(f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]")
+        raise ValueError(
+            f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]"
+        )
     return list(content)
 
 

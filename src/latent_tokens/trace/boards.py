@@ -179,7 +179,10 @@ def zebra_view(problem: Examples) -> View:
     def broken(tokens: Tokens) -> list[int]:
         table = zebra.answer(tokens, houses, attributes)
         wrong = np.array(
-            [[np.sum(row == value) != 1 or not 0 <= value < houses for value in row] for row in table]
+            [
+                [np.sum(row == value) != 1 or not 0 <= value < houses for value in row]
+                for row in table
+            ]
         )
         for clue in puzzle[~zebra.true_clues(puzzle, table)]:
             for reference in clue[1:][clue[1:] < clues.HOUSE].tolist():
@@ -221,7 +224,9 @@ def examples(task: Solvable) -> list[str]:
     problems = generate_checked(task, 3, seed=0)
     if isinstance(task, TaskBase):
         shown = np.where(problems.known, problems.tokens.astype(np.int64), task.vocab_size)
-        return [task.decode(row[:length]) for row, length in zip(shown, problems.lengths, strict=True)]
+        return [
+            task.decode(row[:length]) for row, length in zip(shown, problems.lengths, strict=True)
+        ]
     num_given = problems.known.sum(1)
     prompts = [row[:count].tolist() for row, count in zip(problems.tokens, num_given, strict=True)]
     if isinstance(task, Zebra):
@@ -246,7 +251,9 @@ def generated_example(task: Sudoku | SudokuPuzzle) -> str:
     pattern = Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern")
     board = pattern.generate(1, seed=0).tokens[0]
     is_given = np.random.default_rng(0).random(len(board)) < GIVEN_RATE
-    return " ".join(str(digit + 1) if given else "." for digit, given in zip(board, is_given, strict=True))
+    return " ".join(
+        str(digit + 1) if given else "." for digit, given in zip(board, is_given, strict=True)
+    )
 
 
 @cache
@@ -264,9 +271,8 @@ def measured_for(task: Solvable, weights: Path) -> ExampleSet | None:
 
 def chosen(kind: Comparison, counts: Mapping[str, object]) -> str:
     """Return a caption: how a puzzle was chosen, and how many puzzles are like it and the reverse."""
-    setting = (
-        f"{counts['givens']} givens, k = {counts['candidates']}, top-prob decoding, seed {counts['seed']}"
-    )
+    givens, k = counts["givens"], counts["candidates"]
+    setting = f"{givens} givens, k = {k}, top-prob decoding, seed {counts['seed']}"
     caption = (
         f"Chosen example: {COMPARISONS[kind]}, like {counts[kind]} of {counts['puzzles']} "
         f"generated puzzles ({setting})."

@@ -142,7 +142,12 @@ def figure(moments: Sequence[Moment], columns: int) -> Figure:
         x = (total_width - width * columns) / 2 + width * column + MARGIN
         y = total_height - panel_height * row - scale * TITLE - board_height
         axes = drawing.add_axes(
-            (x / total_width, y / total_height, board_width / total_width, board_height / total_height)
+            (
+                x / total_width,
+                y / total_height,
+                board_width / total_width,
+                board_height / total_height,
+            )
         )
         draw_board(axes, moment, 72 * board_width / cells_wide)
         caption = moment.caption if scale > 1 else moment.caption.replace(" processed", "")
@@ -172,7 +177,9 @@ def set_title(axes: Axes, trace: Trace, scale: float) -> None:
     start = trace["start"]
     setting = f"{Path(start['model']).name}, k = {start['settings']['candidates']}"
     count = start["settings"]["latents"]
-    words = {"0": "no latent tokens", "1": "1 latent token"}.get(str(count), f"{count} latent tokens")
+    words = {"0": "no latent tokens", "1": "1 latent token"}.get(
+        str(count), f"{count} latent tokens"
+    )
     latents = labeled(words, start["settings"].get("off_distribution", False))
     if scale > 1:
         axes.set_title(latents, loc="left", fontsize=9 * scale, weight="bold")
@@ -194,7 +201,9 @@ def legend() -> list[Patch]:
         Patch(facecolor="white", edgecolor=DECODED, label="decoded"),
         Patch(facecolor=DECODED, edgecolor=LINE, label="decoded now"),
         Patch(facecolor=CANDIDATE, edgecolor=DECODED, linewidth=1.5, label="candidate"),
-        Patch(facecolor=LATENT, edgecolor=LATENT_EDGE, linewidth=1.2, linestyle="--", label="latent"),
+        Patch(
+            facecolor=LATENT, edgecolor=LATENT_EDGE, linewidth=1.2, linestyle="--", label="latent"
+        ),
         Patch(facecolor="white", edgecolor=HATCH, hatch="////", label="skipped"),
         Patch(facecolor=BROKEN_FILL, edgecolor=BROKEN, linewidth=2, label="conflict"),
     ]
@@ -243,7 +252,12 @@ def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: fl
         token, probability = frame["beliefs"][str(cell)][0]
         color = GIVEN
         font_size = 0.25 + 0.25 * probability
-        style |= {"facecolor": LATENT, "edgecolor": LATENT_EDGE, "linewidth": 1.2, "linestyle": "--"}
+        style |= {
+            "facecolor": LATENT,
+            "edgecolor": LATENT_EDGE,
+            "linewidth": 1.2,
+            "linestyle": "--",
+        }
         if cell in frame["candidates"]:
             style |= {"facecolor": CANDIDATE, "edgecolor": DECODED, "linestyle": "-"}
     elif token is None:
@@ -261,7 +275,9 @@ def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: fl
         drawn.set(fontsize=points * font_size, color=color, weight=weight)
 
 
-def box_lines(start: Start, width: int, height: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def box_lines(
+    start: Start, width: int, height: int
+) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Yield the x and y of the lines around a Sudoku's boxes, or around all cells."""
     rows, columns = start.get("box") or (height, width)
     yield from (((0, width), (y, y)) for y in range(0, height + 1, rows))

@@ -31,7 +31,11 @@ TOGETHER = 25  # puzzles per batch
 def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
     """Return generated puzzles with one solution each, as boards of the task with `givens` given cells."""
     generator = SudokuPuzzle(
-        f"{task.name}-puzzle", task.grid.box_rows, task.grid.box_columns, clues=givens, guessing="allowed"
+        f"{task.name}-puzzle",
+        task.grid.box_rows,
+        task.grid.box_columns,
+        clues=givens,
+        guessing="allowed",
     )
     return generator.to_infill(generator.generate(count, seed), task)
 
@@ -151,9 +155,9 @@ class FrozenBoards:
 def measure(net: Transformer, boards: FrozenBoards, task: Sudoku) -> tuple[CellCounts, ChosenCell]:
     """Return what latent tokens change in the predictions, and the state to show.
 
-    The shown state is wrong without latent tokens and right with all. One latent token makes it right: there
-    the model predicts the mistake, in the same row, column or box. The chosen state is the one whose
-    smallest probability is largest.
+    The shown state is wrong without latent tokens and right with all. One latent token makes it
+    right: there the model predicts the mistake, in the same row, column or box. The chosen state is
+    the one whose smallest probability is largest.
     """
     # Predict without, with one and with all latent tokens.
     rows = torch.arange(len(boards.target))
@@ -177,8 +181,12 @@ def measure(net: Transformer, boards: FrozenBoards, task: Sudoku) -> tuple[CellC
     }
 
     # Choose the state, and the latent token that explains it.
-    takes_mistake = singles[:, :, 0].gather(2, mistake[:, None, None].expand(-1, singles.shape[1], 1))[..., 0]
-    answer_with_one = with_one.gather(2, boards.answer[:, None, None].expand(-1, singles.shape[1], 1))[..., 0]
+    takes_mistake = singles[:, :, 0].gather(
+        2, mistake[:, None, None].expand(-1, singles.shape[1], 1)
+    )[..., 0]
+    answer_with_one = with_one.gather(
+        2, boards.answer[:, None, None].expand(-1, singles.shape[1], 1)
+    )[..., 0]
     strength = torch.minimum(takes_mistake, answer_with_one)
     strength = torch.minimum(strength, without.gather(1, mistake[:, None]))
     peers = torch.from_numpy(peers_of(task))[boards.target].gather(1, boards.others)
@@ -210,4 +218,6 @@ def peers_of(task: Sudoku) -> NDArray[np.bool_]:
 
 def board_text(tokens: Sequence[int], known: Sequence[bool]) -> str:
     """Return a board as one line of digits, with a dot for each empty cell."""
-    return "".join(str(token + 1) if given else "." for token, given in zip(tokens, known, strict=True))
+    return "".join(
+        str(token + 1) if given else "." for token, given in zip(tokens, known, strict=True)
+    )

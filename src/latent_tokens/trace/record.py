@@ -13,7 +13,13 @@ from torch import Tensor
 from latent_tokens.checkpoints.directory import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import Decoding, Generated, Step, check_decoding, is_off_distribution
+from latent_tokens.core.decoding import (
+    Decoding,
+    Generated,
+    Step,
+    check_decoding,
+    is_off_distribution,
+)
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.loading import as_numpy, as_tensors
 from latent_tokens.evaluation.problems import Batch, check_solvable, decode_batch, device_of
@@ -126,7 +132,9 @@ def cells_of(step: Step, cell_of: dict[int, int]) -> StepCells:
     decoded = zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True)
     return {
         "step": int(step.number[0]),
-        "chosen": [[cell_of[position], token] for position, token in decoded if position in cell_of],
+        "chosen": [
+            [cell_of[position], token] for position, token in decoded if position in cell_of
+        ],
         "candidates": [cell_of[position] for position in step.candidates[0] if position in cell_of],
         "latents": [cell_of[position] for position in step.latents[0] if position in cell_of],
         "beliefs": dict(top_probabilities(masked, probabilities, cell_of)),
@@ -139,9 +147,13 @@ def top_probabilities(
     """Yield each cell with its most likely tokens and their probabilities, if they do not round to 0."""
     most = NINE if len(cell_of) == NINE**2 else TOP_TOKENS
     top = probabilities.topk(min(most, probabilities.shape[1]), dim=1)
-    for position, tokens, values in zip(positions, top.indices.tolist(), top.values.tolist(), strict=True):
+    for position, tokens, values in zip(
+        positions, top.indices.tolist(), top.values.tolist(), strict=True
+    ):
         if position in cell_of:
-            pairs = [[token, round(value, DIGITS)] for token, value in zip(tokens, values, strict=True)]
+            pairs = [
+                [token, round(value, DIGITS)] for token, value in zip(tokens, values, strict=True)
+            ]
             yield str(cell_of[position]), [pair for pair in pairs if pair[1] > 0]
 
 
@@ -288,7 +300,9 @@ def watch(request: DecodeRequest, tell: Tell) -> Generated:
     return result
 
 
-def decode(request: DecodeRequest, on_step: Callable[[Step], None] | None = None) -> tuple[Generated, float]:
+def decode(
+    request: DecodeRequest, on_step: Callable[[Step], None] | None = None
+) -> tuple[Generated, float]:
     """Return the result of `generate` and its seconds.
 
     It draws the samples of `latent-tokens solve` at its first attempt.

@@ -28,7 +28,8 @@ MASKED_CHARACTERS = {
     "latent": "\N{WHITE SQUARE}",
     "candidate": "\N{WHITE SQUARE}",
 }
-PRECEDENCE = ("new", "decoded", "known", *MASKED_CHARACTERS)  # of the kinds of one character's tokens
+# Of the kinds of one character's tokens
+PRECEDENCE = ("new", "decoded", "known", *MASKED_CHARACTERS)
 PART = "\N{DOTTED CIRCLE}"  # drawn for a part of a character whose other parts are masked
 BROKEN = "\N{REPLACEMENT CHARACTER}"  # decoded from such a part
 MAX_TOKENS = 8  # per run of whole characters: four hold one, more hold parts of several
@@ -53,14 +54,18 @@ def watching(
         def on_step(step: Step) -> None:
             # The kinds of the last step are over.
             for position, kind in enumerate(kinds):
-                kinds[position] = {"new": "decoded", "latent": "open", "candidate": "open"}.get(kind, kind)
+                kinds[position] = {"new": "decoded", "latent": "open", "candidate": "open"}.get(
+                    kind, kind
+                )
 
             # The input and the decoded tokens of this step.
             for position in step.latents[0]:
                 kinds[position] = "latent"
             for position in step.candidates[0]:
                 kinds[position] = "candidate"
-            for position, token in zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True):
+            for position, token in zip(
+                step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True
+            ):
                 if position >= 0:
                     ids[position] = token
                     kinds[position] = "new"
@@ -79,7 +84,9 @@ def styled_text(task: Text, ids: Sequence[int], kinds: Sequence[str]) -> Styled:
         styled.append(kind, style)
         styled.append("  ")
     styled.append("\n\n")
-    for character, run in groupby(zip(ids, kinds, strict=True), lambda pair: MASKED_CHARACTERS.get(pair[1])):
+    for character, run in groupby(
+        zip(ids, kinds, strict=True), lambda pair: MASKED_CHARACTERS.get(pair[1])
+    ):
         run_ids, run_kinds = zip(*run, strict=True)
         if character is not None:
             for kind in run_kinds:

@@ -54,16 +54,23 @@ def optimizer_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[
     if not optimizer.state:  # before the first step; torch would take one to create the state
         return {}
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    state = cast(StateByName, get_optimizer_state_dict(net, optimizer, options=options).get("state", {}))
+    state = cast(
+        StateByName, get_optimizer_state_dict(net, optimizer, options=options).get("state", {})
+    )
     if state:
         for name, weight in net.named_parameters():
-            if weight.requires_grad and name not in state:  # no gradient yet: zeros, as AdamW starts
+            # No gradient yet: zeros, as AdamW starts
+            if weight.requires_grad and name not in state:
                 moments = {key: torch.zeros(weight.shape) for key in ("exp_avg", "exp_avg_sq")}
                 state[name] = {"step": torch.zeros(()), **moments}
-    return {f"{name}.{key}": tensor for name, values in state.items() for key, tensor in values.items()}
+    return {
+        f"{name}.{key}": tensor for name, values in state.items() for key, tensor in values.items()
+    }
 
 
-def load_optimizer(net: nn.Module, optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]) -> None:
+def load_optimizer(
+    net: nn.Module, optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]
+) -> None:
     """Load what `optimizer_tensors` returned. Each rank has the complete tensors and keeps its shard.
 
     It may take an empty step to create the state, so the weights are loaded after it.
@@ -98,7 +105,9 @@ def save_state(
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"ema.{name}": tensor for name, tensor in ema.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
-    complete = {f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(net, optimizer).items()}
+    complete = {
+        f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(net, optimizer).items()
+    }
     for name in sorted(tensors):  # all ranks gather in the same order
         tensor = full_tensor(tensors[name].detach())
         if processes.is_main():
@@ -109,7 +118,9 @@ def save_state(
     # The bytes are the same each time: one entry of metadata, and sorted names.
     header = json.dumps({"step": state.step, "best": state.best, "recent": state.recent})
     content = save(without_sharing(dict(sorted(complete.items()))), {"state": header})
-    write_atomic({folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content})
+    write_atomic(
+        {folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content}
+    )
     prune(folder, keep)
 
 
@@ -135,7 +146,9 @@ def saved_step(folder: Path) -> int:
     return max(map(step_in_name, saved_states(folder)), default=0)
 
 
-def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torch.optim.Optimizer) -> State:
+def load_state(
+    folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torch.optim.Optimizer
+) -> State:
     """Load the latest checkpoint of a run directory into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so.
@@ -165,7 +178,9 @@ def load_state(folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torc
             f"{problems[0]}, and no other checkpoint can be read. "
             f"To start again, remove {folder}, or name another directory with --out."
         )
-    CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True)
+    CONSOLE.print(
+        f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True
+    )
     return State()
 
 

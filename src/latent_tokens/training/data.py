@@ -45,12 +45,13 @@ def training_data(
 ) -> tuple[Language, dict[Split, Examples]]:
     """Return (the task, its training and validation examples), from the config's data set or generated.
 
-    The task of a data set has more settings than its name. One that is an object must have the same. The
-    readout "left" needs a first token that is given. That of a text is an end of document.
+    The task of a data set has more settings than its name. One that is an object must have the
+    same. The readout "left" needs a first token that is given. That of a text is an end of
+    document.
 
     Raises:
-        ValueError: the task is a class or needs a data set, or the data set lacks a split or is of another
-            task.
+        ValueError: the task is a class or needs a data set, or the data set lacks a split or is of
+            another task.
     """
     check_instance(task)
     if config.data is None:
@@ -92,7 +93,9 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
         builder = make_splits(task, counts, config.seed, report=count)
     for split in builder.open:
         num_examples = builder.counts.get(split, 0)
-        CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False)
+        CONSOLE.print(
+            f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False
+        )
     for split in counts:
         if not builder.counts.get(split):
             raise ValueError(
@@ -127,8 +130,8 @@ def check_examples(
 ) -> None:
     """Raise ValueError if the method cannot take the given positions, or a rank would have no example.
 
-    In each example at least one position must not be given. If the task names the tokens of answers, no
-    answer may have another.
+    In each example at least one position must not be given. If the task names the tokens of
+    answers, no answer may have another.
     """
     answer_tokens = getattr(task, "answer_tokens", None)
     if config.noise == "all" and answer_tokens is not None:
@@ -157,4 +160,6 @@ def check_examples(
                     raise ValueError(f"{problem}, which an answer of split {split} has. Add it.")
     world_size = processes.world_size()
     if config.batch_size < world_size:
-        raise ValueError(f"batch_size={config.batch_size}: must be at least the world size, {world_size}")
+        raise ValueError(
+            f"batch_size={config.batch_size}: must be at least the world size, {world_size}"
+        )

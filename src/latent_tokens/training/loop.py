@@ -40,7 +40,8 @@ def is_finished(config: TrainConfig) -> bool:
     """Return whether a config's run directory has a checkpoint of its last step.
 
     Raises:
-        ValueError: the directory cannot start or resume the run, or a setting differs from that of its run.
+        ValueError: the directory cannot start or resume the run, or a setting differs from that of
+            its run.
     """
     if config.resume != "yes" and not config.folder.exists():
         return False
@@ -79,29 +80,31 @@ def fit(
 ) -> Path:
     """Train a model and return its run directory.
 
-    The directory contains config.json, model.safetensors (EMA weights at the lowest validation loss),
-    metrics.jsonl and the checkpoints. Under torchrun or accelerate launch each rank takes its share of every
-    batch. Results do not depend on the world size, except for rounding and dropout.
+    The directory contains config.json, model.safetensors (EMA weights at the lowest validation
+    loss), metrics.jsonl and the checkpoints. Under torchrun or accelerate launch each rank takes
+    its share of every batch. Results do not depend on the world size, except for rounding and
+    dropout.
 
     Args:
         config: the settings, or the name of a task.
         method: the method, instead of the one that the config names.
-        net: the network to train, from the weights that it has, instead of a `Transformer` of the config's
-            size. It is a `torch.nn.Module` that is a `Denoiser`, also compiled by torch.compile. It is
-            trained in place and gets `method`, `vocab_size` and `max_length`. Load the EMA weights with
-            `from_pretrained(run, net=net)`.
+        net: the network to train, from the weights that it has, instead of a `Transformer` of the
+            config's size. It is a `torch.nn.Module` that is a `Denoiser`, also compiled by
+            torch.compile. It is trained in place and gets `method`, `vocab_size` and `max_length`.
+            Load the EMA weights with `from_pretrained(run, net=net)`.
         task: the task, instead of the one that the config names.
-        observe: is called with each stage and the number of steps taken: "begun" at the first step or the
-            one that it resumes at, "training" and "done" around a step, "validation", "keeping" and "kept"
-            around the best weights, "saving" and "saved" around a checkpoint. An error in it ends training.
+        observe: is called with each stage and the number of steps taken: "begun" at the first step
+            or the one that it resumes at, "training" and "done" around a step, "validation",
+            "keeping" and "kept" around the best weights, "saving" and "saved" around a checkpoint.
+            An error in it ends training.
         **settings: fields of `TrainConfig`, instead of those of the config.
 
     Raises:
-        ValueError: the config is not possible or differs from that of the run to resume, the loss is not
-            finite, or the data changed.
+        ValueError: the config is not possible or differs from that of the run to resume, the loss
+            is not finite, or the data changed.
         OSError: a file cannot be written, for example on a full disk.
-        Preempted: SIGINT (Ctrl-C), SIGTERM or SIGUSR1 stopped training after a step, which is saved.
-            `resume="auto"` continues.
+        Preempted: SIGINT (Ctrl-C), SIGTERM or SIGUSR1 stopped training after a step, which is
+            saved. `resume="auto"` continues.
 
     Example:
         run = fit("sudoku-4", "scdm", out="runs/four", size="pico", steps=20)
@@ -126,7 +129,9 @@ def config_of(
 ) -> TrainConfig:
     """Return a config with other settings, or one of the names of a task and a method. Raises as `fit`."""
     if isinstance(config, TrainConfig) and isinstance(method, str):
-        raise ValueError(f"method={method}: the config names {config.method}. Use METHODS[{method!r}].")
+        raise ValueError(
+            f"method={method}: the config names {config.method}. Use METHODS[{method!r}]."
+        )
     if isinstance(config, TrainConfig):
         return changed(config, settings)
     if method is None:
@@ -166,7 +171,9 @@ def train(run: Run, observe: Observer) -> None:
     device = run.accelerator.device
     observe("begun", state.step)
     examples = run.splits["train"]
-    batches = training_batches(examples, run.method, config, run.mask_id, state.step, device, run.pad)
+    batches = training_batches(
+        examples, run.method, config, run.mask_id, state.step, device, run.pad
+    )
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())
@@ -207,8 +214,11 @@ def train(run: Run, observe: Observer) -> None:
             if state.step % config.evaluate_every == 0 or is_last:
                 validate(run, observe)
 
-            # A checkpoint, on which all ranks agree: one signal stops all, and the clock is that of rank 0.
-            late = processes.is_main() and time.perf_counter() - save_time > 60 * config.save_minutes
+            # A checkpoint, on which all ranks agree: one signal stops all, and the clock is that of
+            # rank 0.
+            late = (
+                processes.is_main() and time.perf_counter() - save_time > 60 * config.save_minutes
+            )
             num_signals, num_late = processes.all_reduce_sum([len(signals), late], device)
             if state.step % config.save_every == 0 or is_last or num_signals or num_late:
                 observe("saving", state.step)

@@ -35,7 +35,13 @@ from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwr
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.check import check_network
-from latent_tokens.network.hf import Adapter, HuggingFaceDenoiser, add_lora, check_mask_id, freeze_embeddings
+from latent_tokens.network.hf import (
+    Adapter,
+    HuggingFaceDenoiser,
+    add_lora,
+    check_mask_id,
+    freeze_embeddings,
+)
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
@@ -69,13 +75,16 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     """Return this rank's shard of a complete tensor, sharded as `like` is. Nothing is sent."""
     if not isinstance(like, DTensor):
         return tensor
-    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    return distribute_tensor(
+        tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None
+    )
 
 
 def shard_all(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return this rank's shard of each complete tensor, sharded as the tensor of its name in `like` is."""
     return {
-        name: shard_like(tensor, like[name]) if name in like else tensor for name, tensor in tensors.items()
+        name: shard_like(tensor, like[name]) if name in like else tensor
+        for name, tensor in tensors.items()
     }
 
 
@@ -131,11 +140,15 @@ def build_network(
         return config, given_network(given, config, task, method, is_resumed=resumed is not None)
     try:
         is_hf = config.start is not None and (
-            is_hf_run(resumed) if resumed is not None else starts_from_transformers(start_folder(config))
+            is_hf_run(resumed)
+            if resumed is not None
+            else starts_from_transformers(start_folder(config))
         )
         if is_hf:
             return config, hf_network(config, task, method, resumed)
-        check_unset(config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER.")
+        check_unset(
+            config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER."
+        )
         if config.start is None:
             return config, untrained(config, task, method)
         source = started_from(config.start, task) if resumed is None else build(resumed)
@@ -206,7 +219,9 @@ def hf_network(
 ) -> HuggingFaceDenoiser:
     """Return the network of a run that starts from a model of transformers, as `build_network`."""
     shape = ("size", "positions", "gelu", "dropout", "compile")
-    check_unset(config, shape, f"is not for {config.start}, which has its own network. Leave it out.")
+    check_unset(
+        config, shape, f"is not for {config.start}, which has its own network. Leave it out."
+    )
     if resumed is None:
         folder = start_folder(config)
         check_tokenizer(str(config.start), folder, task)
@@ -224,7 +239,8 @@ def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
     if config.freeze_embeddings:
         freeze_embeddings(net)
     if config.gradient_checkpointing:
-        newer = getattr(net.model, "activation_checkpointing_enable", None)  # its name in transformers 5
+        # Its name in transformers 5
+        newer = getattr(net.model, "activation_checkpointing_enable", None)
         (newer or net.model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
@@ -233,7 +249,8 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
     if is_of_transformers(folder):
         check_installed(str(config.start))
         model = read_model(folder)
-        base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""  # before a row is added
+        # Before a row is added
+        base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""
         net = HuggingFaceDenoiser(model, typed_mask(config, folder, model, method), method.readout)
     else:
         check_unset(config, ("mask",), f"{config.start} has its own MASK. Leave mask out.")
@@ -244,7 +261,8 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
             raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
-        if net.readout == "shifted" and method.readout != "shifted":  # an autoregressive model has no MASK
+        # An autoregressive model has no MASK
+        if net.readout == "shifted" and method.readout != "shifted":
             net = HuggingFaceDenoiser(net.model, None, method.readout)
     if config.lora is not None:
         targets = config.lora_targets or "attention"
@@ -254,12 +272,16 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
     return net
 
 
-def typed_mask(config: TrainConfig, folder: Path, model: PreTrainedModel, method: Method) -> int | None:
+def typed_mask(
+    config: TrainConfig, folder: Path, model: PreTrainedModel, method: Method
+) -> int | None:
     """Return the id of MASK that the config names, or None for a new row. Raise ValueError if it is used."""
     if config.mask in (None, "new"):
         return None
     if method.readout == "shifted":
-        raise ValueError(f"mask={config.mask}: {config.method} has the BOS token for MASK. Leave mask out.")
+        raise ValueError(
+            f"mask={config.mask}: {config.method} has the BOS token for MASK. Leave mask out."
+        )
     mask_id = mask_id_of(folder, config.mask, "mask")
     check_mask_id(model, mask_id, "mask", "Use the id of a reserved one, or mask=new.")
     return mask_id
@@ -277,7 +299,12 @@ def check_mask_unused(net: nn.Module, examples: Examples) -> None:
 
 
 def given_network(
-    net: Denoiser | nn.Module, config: TrainConfig, task: Language, method: Method, *, is_resumed: bool
+    net: Denoiser | nn.Module,
+    config: TrainConfig,
+    task: Language,
+    method: Method,
+    *,
+    is_resumed: bool,
 ) -> nn.Module:
     """Return the network inside its wrappers, with the method, vocabulary size and length of the run.
 
@@ -293,10 +320,14 @@ def given_network(
     if isinstance(inner, HuggingFaceDenoiser):
         if inner.readout == "shifted" and method.readout != "shifted":
             problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
-            raise ValueError(f"net={type(inner).__name__}: {problem}. Use readout={method.readout}.")
+            raise ValueError(
+                f"net={type(inner).__name__}: {problem}. Use readout={method.readout}."
+            )
         prepare(inner, config)
     else:
-        check_unset(config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER.")
+        check_unset(
+            config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER."
+        )
     if config.start is not None and not is_resumed:
         from_pretrained(find(config.start), net=inner)
     if not isinstance(inner, Transformer):
@@ -305,26 +336,36 @@ def given_network(
     return inner
 
 
-def check_trainable(net: Denoiser | nn.Module, inner: Denoiser | nn.Module, config: TrainConfig) -> None:
+def check_trainable(
+    net: Denoiser | nn.Module, inner: Denoiser | nn.Module, config: TrainConfig
+) -> None:
     """Raise ValueError if `fit` cannot train a network with these settings."""
     name = type(inner).__name__
     if not isinstance(inner, nn.Module):
         raise ValueError(f"net={name}: has no weights to train. Make it a torch.nn.Module.")
     if isinstance(net, HOLD_MODULE):
-        raise ValueError(f"net={type(net).__name__}: training adds DDP and EMA weights. Use net.module.")
+        raise ValueError(
+            f"net={type(net).__name__}: training adds DDP and EMA weights. Use net.module."
+        )
     if config.out is None:
         raise ValueError("out=None with net: the run directory has no default name. Use out=DIR.")
     if config.compile and not isinstance(inner, Transformer):
-        raise ValueError(f"compile=True with net={name}: has no blocks of ours. Use net=torch.compile(net).")
+        raise ValueError(
+            f"compile=True with net={name}: has no blocks of ours. Use net=torch.compile(net)."
+        )
     if config.parallel == "fsdp" and inner is not net:
-        raise ValueError(f"parallel=fsdp with net={type(net).__name__}: shards no wrapper. Use parallel=ddp.")
+        raise ValueError(
+            f"parallel=fsdp with net={type(net).__name__}: shards no wrapper. Use parallel=ddp."
+        )
     if config.lora is not None:
         problem = "an adapter is stored with the directory of its base"
         raise ValueError(f"lora={config.lora} with net: {problem}. Use start=FOLDER.")
     for setting in (*OF_TRANSFORMER, "mask"):
         value = getattr(config, setting)
         if value not in (None, 0, DEFAULT_SHAPE.get(setting)):
-            raise ValueError(f"{setting}={value} with net: the net has its own. Leave {setting} out.")
+            raise ValueError(
+                f"{setting}={value} with net: the net has its own. Leave {setting} out."
+            )
     if not trainable_parameters(inner):
         raise ValueError(f"net={name}: no parameter requires a gradient")
     for weight_name, weight in inner.named_parameters():

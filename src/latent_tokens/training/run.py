@@ -38,11 +38,12 @@ class LockedError(ValueError):
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a directory, which is created if missing, and removed if the block leaves it empty.
 
-    Rank 0 has it for all. The system frees the lock when its process ends, however it ends. On NFS the server
-    does, some 90 s after a host crashed.
+    Rank 0 has it for all. The system frees the lock when its process ends, however it ends. On NFS
+    the server does, some 90 s after a host crashed.
 
     Raises:
-        LockedError: another process holds the lock, or the directory cannot be written. All ranks raise it.
+        LockedError: another process holds the lock, or the directory cannot be written. All ranks
+            raise it.
 
     Example:
         with locked(Path("runs/four")):
@@ -69,7 +70,9 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         if lock.is_locked:
             with suppress(OSError):
-                (folder / LOCK).unlink()  # with the lock, so that a waiting process sees the file removed
+                (
+                    folder / LOCK
+                ).unlink()  # with the lock, so that a waiting process sees the file removed
             lock.release()
         if processes.is_main():
             remove_empty(new_folders)
@@ -90,7 +93,8 @@ class Preempted(KeyboardInterrupt):
 def interruptible() -> Iterator[list[int]]:
     """Yield a list to which SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are appended instead of stopping a step.
 
-    A second Ctrl-C interrupts at once. Outside the main thread, which gets no signals, the list stays empty.
+    A second Ctrl-C interrupts at once. Outside the main thread, which gets no signals, the list
+    stays empty.
     """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -130,7 +134,8 @@ class Run:
     net: nn.Module  # without wrappers
     ema: AveragedModel
     optimizer: torch.optim.Optimizer
-    model: nn.Module  # the network as it is called: compiled if it was given so, DDP for several ranks
+    # The network as it is called: compiled if it was given so, DDP for several ranks
+    model: nn.Module
     accelerator: Accelerator
     state: State
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
@@ -146,7 +151,9 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""
         self.check_data()
-        save_state(self.config.folder, self.net, self.ema, self.optimizer, self.state, self.config.keep)
+        save_state(
+            self.config.folder, self.net, self.ema, self.optimizer, self.state, self.config.keep
+        )
 
     def check_data(self) -> None:
         """Raise ValueError if the data changed."""

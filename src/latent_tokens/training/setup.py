@@ -29,9 +29,21 @@ from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method
 from latent_tokens.core.objective import check_anneal
 from latent_tokens.data.loading import change_detector, fingerprint
-from latent_tokens.network.kernels import compile_blocks, precision_reason, resolve_precision, warn_if_slow
+from latent_tokens.network.kernels import (
+    compile_blocks,
+    precision_reason,
+    resolve_precision,
+    warn_if_slow,
+)
 from latent_tokens.progress import CONSOLE
-from latent_tokens.storage import Json, half_written, json_bytes, provenance, read_description, write_atomic
+from latent_tokens.storage import (
+    Json,
+    half_written,
+    json_bytes,
+    provenance,
+    read_description,
+    write_atomic,
+)
 from latent_tokens.tasks import Examples, Language, Text, description, named
 from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
 from latent_tokens.training.data import check_examples, num_train_of, training_data
@@ -61,7 +73,9 @@ def setup(
     ignored = () if given is None else OF_TRANSFORMER
     method = load_method(config.method) if method is None else method
     check_anneal(config.anneal, method.attention)
-    method = replace(method, weight=config.weight or method.weight, targets=config.targets or method.targets)
+    method = replace(
+        method, weight=config.weight or method.weight, targets=config.targets or method.targets
+    )
 
     # Check the config, and the run that it resumes.
     wanted = named(config.task) if task is None else task
@@ -89,7 +103,8 @@ def setup(
     elif processes.is_main():
         write_start(folder, contents, files)
 
-    # Load the latest checkpoint. No file of a later step is removed until all ranks have read theirs.
+    # Load the latest checkpoint. No file of a later step is removed until all ranks have read
+    # theirs.
     ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
@@ -106,7 +121,9 @@ def setup(
     if config.track is not None:
         start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
     pad = getattr(task, "pad", None)
-    run = Run(config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad)
+    run = Run(
+        config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad
+    )
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
     if started is not None:
@@ -169,7 +186,10 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
 
 
 def resume_config(
-    config: TrainConfig, started: dict[str, Any] | None, device: torch.device, ignored: Collection[str]
+    config: TrainConfig,
+    started: dict[str, Any] | None,
+    device: torch.device,
+    ignored: Collection[str],
 ) -> TrainConfig:
     """Return the config with the precision of the run, which is never auto, and its shape. Rank 0 decides.
 
@@ -183,7 +203,9 @@ def resume_config(
         ValueError: a setting differs from that of the run to resume.
     """
     stored = {} if started is None else started.get("training")
-    is_corrupt = not isinstance(stored, dict) or stored.get("precision") not in get_args(PrecisionSetting)
+    is_corrupt = not isinstance(stored, dict) or stored.get("precision") not in get_args(
+        PrecisionSetting
+    )
     if started is not None and is_corrupt:
         raise ValueError(f"{config.folder / 'config.json'}: corrupt. {RESTORE_HINT}")
     assert stored is not None
@@ -203,7 +225,9 @@ def resume_config(
     if config.resume == "extend":
         if config.steps < stored["steps"]:
             problem = f"{config.folder} has {stored['steps']}, and resume=extend adds steps"
-            raise ValueError(f"steps={config.steps}: {problem}. Use steps={stored['steps']} or more.")
+            raise ValueError(
+                f"steps={config.steps}: {problem}. Use steps={stored['steps']} or more."
+            )
         del values["steps"]
     values = {"start": None, **LATER_DEFAULTS, **values}
     if config.lora is not None and config.start is not None:
@@ -233,7 +257,9 @@ def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, An
         for name, value in asdict(config).items()
         if name not in (*MAY_CHANGE_ON_RESUME, *ignored)
     }
-    return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
+    return {
+        name: value for name, value in values.items() if name not in usual or value != usual[name]
+    }
 
 
 def describe_run(
@@ -293,10 +319,15 @@ def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[
 def set_stretches(run: Run, started: Mapping[str, Any]) -> None:
     """Set the stretches of a run that is resumed, and store one that this call adds."""
     config, before = run.config, started["training"]["steps"]
-    run.stretches = tuple(Stretch(entry["from"], entry["to"]) for entry in started.get("stretches", ()))
+    run.stretches = tuple(
+        Stretch(entry["from"], entry["to"]) for entry in started.get("stretches", ())
+    )
     if config.steps == before:
         return
-    run.stretches = (*(run.stretches or (Stretch(0, before),)), Stretch(run.state.step, config.steps))
+    run.stretches = (
+        *(run.stretches or (Stretch(0, before),)),
+        Stretch(run.state.step, config.steps),
+    )
     if processes.is_main():
         training = {**started["training"], "steps": config.steps}
         entries = [{"from": stretch.begin, "to": stretch.end} for stretch in run.stretches]

@@ -74,8 +74,8 @@ def draw_examples(
 ) -> TrainingBatch:
     """Return a corrupted batch. Given tokens are masked only with noise="all" (D-8, noised positions).
 
-    From left to right the first masked token is none of the `pad` tokens at the end of a row, unless its
-    answer has no others.
+    From left to right the first masked token is none of the `pad` tokens at the end of a row,
+    unless its answer has no others.
     """
     tokens, known, lengths = as_tensors(examples)
     known = known & (config.noise == "answer")
@@ -88,7 +88,14 @@ def draw_examples(
     generator = torch.Generator().manual_seed(seed_of(config, step, part))
     openness = 1.0 if config.anneal is None else min(1.0, step / config.anneal)  # 1 in validation
     return corrupt(
-        method, tokens, known, generator, mask_id=mask_id, lengths=lengths, ends=ends, openness=openness
+        method,
+        tokens,
+        known,
+        generator,
+        mask_id=mask_id,
+        lengths=lengths,
+        ends=ends,
+        openness=openness,
     )
 
 
@@ -151,7 +158,8 @@ def train_step(
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step, stretches)
     model.train()
-    torch.manual_seed(seed_of(config, step, processes.rank()))  # for dropout, which takes no generator
+    # For dropout, which takes no generator
+    torch.manual_seed(seed_of(config, step, processes.rank()))
 
     # This rank's share of the batch, in microbatches.
     if processes.world_size() > 1:
@@ -159,7 +167,8 @@ def train_step(
         batch = batch.take(torch.from_numpy(indices).to(device))
     parts = microbatches(batch, partial(training_rows, model))
 
-    # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their sum.
+    # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their
+    # sum.
     loss = torch.zeros((), device=device)
     denoiser = as_denoiser(model)
     for number, rows in enumerate(parts, start=1):
@@ -187,7 +196,9 @@ def learning_rate(config: TrainConfig, step: int, stretches: tuple[Stretch, ...]
     """
     schedule = Stretch(0, config.steps)
     if config.schedule == "cosine":
-        schedule = next((stretch for stretch in reversed(stretches) if stretch.begin <= step), schedule)
+        schedule = next(
+            (stretch for stretch in reversed(stretches) if stretch.begin <= step), schedule
+        )
     step -= schedule.begin
     if step < config.warmup:
         return config.lr * (step + 1) / config.warmup

@@ -30,7 +30,11 @@ def check_installed(tracker: str | None) -> None:
 
 
 def start_tracker(
-    accelerator: Accelerator, tracker: TrackerName, folder: Path, step: int, config: Mapping[str, Json]
+    accelerator: Accelerator,
+    tracker: TrackerName,
+    folder: Path,
+    step: int,
+    config: Mapping[str, Json],
 ) -> None:
     """Start the tracker of a run at a step, under the id of its directory. Rank 0 stores a new id."""
     run_id = ""
@@ -39,16 +43,21 @@ def start_tracker(
         run_id = secrets.token_hex(4) if stored is None else stored["id"]
         write_atomic({folder / FILE: json_bytes({"tracker": tracker, "id": run_id})})
     values = {name: value for name, value in config.items() if value is not None}
-    accelerator.init_trackers(PROJECT, values, {tracker: tracker_settings(tracker, folder, run_id, step)})
+    accelerator.init_trackers(
+        PROJECT, values, {tracker: tracker_settings(tracker, folder, run_id, step)}
+    )
 
 
-def tracker_settings(tracker: TrackerName, folder: Path, run_id: str, step: int = 0) -> dict[str, Json]:
+def tracker_settings(
+    tracker: TrackerName, folder: Path, run_id: str, step: int = 0
+) -> dict[str, Json]:
     """Return the arguments with which a tracker starts or resumes a run. `step` is that of its checkpoint."""
     name = folder.absolute().name
     settings: dict[TrackerName, dict[str, Json]] = {
         "wandb": {"name": name, "dir": str(folder), "id": run_id, "resume": "allow"},
         "trackio": {"name": f"{name}-{run_id}", "resume": "allow"},  # it has no id but the name
-        "tensorboard": {"purge_step": step + 1 if step else None},  # hides what was logged after a checkpoint
+        # Hides what was logged after a checkpoint
+        "tensorboard": {"purge_step": step + 1 if step else None},
         "mlflow": {"run_name": name},
     }
     return settings[tracker]
@@ -81,11 +90,15 @@ def resumed_tracker(folder: Path) -> Iterator[Log]:
     """
     stored = read_tracker(folder)
     if stored is None:
-        raise ValueError(f"track=True: {folder} was trained without a tracker. Train it with --track NAME.")
+        raise ValueError(
+            f"track=True: {folder} was trained without a tracker. Train it with --track NAME."
+        )
     (tracker,) = [name for name in get_args(TrackerName) if name == stored["tracker"]]
     check_installed(tracker)
     accelerator = processes.join(tracker, folder)
-    accelerator.init_trackers(PROJECT, init_kwargs={tracker: tracker_settings(tracker, folder, stored["id"])})
+    accelerator.init_trackers(
+        PROJECT, init_kwargs={tracker: tracker_settings(tracker, folder, stored["id"])}
+    )
 
     def log(values: Mapping[str, float], step: int | None) -> None:
         # wandb drops values at a step before its last one, and counts on without a step.

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from latent_tokens.checks import check_choice
 from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array
-from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, fill_boards, pattern_boards, symbols_of
+from latent_tokens.tasks.sudoku.grid import (
+    SYMBOLS,
+    Cells,
+    Grid,
+    fill_boards,
+    pattern_boards,
+    symbols_of,
+)
 
 T = TypeVar("T", bound=np.generic)
 
@@ -25,14 +32,16 @@ PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the
 class Sudoku:
     """Boards of side box_rows * box_columns, as cells 0..side-1 row by row (appendix F.2).
 
-    With padding = "paper", [BOS] cells [EOS] and more EOS up to the paper's length, all of them predicted.
+    With padding = "paper", [BOS] cells [EOS] and more EOS up to the paper's length, all of them
+    predicted.
     """
 
     name: str
     box_rows: int
     box_columns: int
     num_train: int = 100_000
-    source: Literal["solver", "pattern"] = "solver"  # D-9, board sources: their results do not compare
+    # D-9, board sources: their results do not compare
+    source: Literal["solver", "pattern"] = "solver"
     padding: Literal["none", "paper"] = "none"
 
     @property
@@ -140,10 +149,17 @@ class Sudoku:
         tokens = as_array(tokens)
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
-        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))  # as the release has it
-        figures = {"valid": (framed & (complete == 1).all(1)).astype(np.float64), "soft_loss": soft_loss}
+        # As the release has it
+        soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))
+        figures = {
+            "valid": (framed & (complete == 1).all(1)).astype(np.float64),
+            "soft_loss": soft_loss,
+        }
         if truth is not None and truth.known.any():
-            same, unknown = self.boards(tokens) == self.boards(truth.tokens), ~self.boards(truth.known)
+            same, unknown = (
+                self.boards(tokens) == self.boards(truth.tokens),
+                ~self.boards(truth.known),
+            )
             figures |= {
                 "exact": (framed & (same | ~unknown).all(1)).astype(np.float64),
                 "cells": (same & unknown).sum(1) / unknown.sum(1),
@@ -164,7 +180,9 @@ class Sudoku:
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """Return how many boards (at most `most`) agree with the given cells, None if it takes too long."""
         tokens, known = self.boards(problem.tokens)[0], self.boards(problem.known)[0]
-        return self.grid.count_solutions(np.where(known, tokens.astype(np.int16), np.int16(-1)), most)
+        return self.grid.count_solutions(
+            np.where(known, tokens.astype(np.int16), np.int16(-1)), most
+        )
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the board as a framed grid. A cell without a digit is a dot."""
@@ -179,7 +197,8 @@ SIZES = (
     Sudoku("sudoku-16", 4, 4),
     Sudoku("sudoku-36", 6, 6, source="pattern"),
 )
-PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")  # the paper's large boards, made small
+# The paper's large boards, made small
+PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")
 
 
 def read_puzzle(text: str) -> tuple[Sudoku, Examples]:

@@ -1,9 +1,8 @@
 """Sudoku without guessing, by the human strategies of Shah et al. (2024, arXiv:2409.10502); numba kernels.
 
-These are naked and hidden single, naked pair and triplet, locked candidate, XY-wing and unique rectangle,
-for boxes of any shape and side at most 36.
-`candidates` is uint64[L]: the digits that a cell may still have, as bits, and no bits if the cell has its
-digit.
+These are naked and hidden single, naked pair and triplet, locked candidate, XY-wing and unique
+rectangle, for boxes of any shape and side at most 36. `candidates` is uint64[L]: the digits that a
+cell may still have, as bits, and no bits if the cell has its digit.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
 
     `solution` receives the digits, -1 for cells that were not found.
 
-    The unique rectangle assumes that the puzzle has one solution, so True does not prove that it does.
+    The unique rectangle assumes that the puzzle has one solution, so True does not prove that it
+    does.
     """
     side = unit_of[-1, 0] + 1
     candidates = np.full(len(cells), (np.uint64(1) << np.uint64(side)) - np.uint64(1))
@@ -125,7 +125,9 @@ def strike(cell, digits, candidates):  # type: ignore[no-untyped-def]
 def sees(a, b, unit_of):  # type: ignore[no-untyped-def]
     """Return whether two different cells share a unit."""
     return a != b and (
-        unit_of[a, 0] == unit_of[b, 0] or unit_of[a, 1] == unit_of[b, 1] or unit_of[a, 2] == unit_of[b, 2]
+        unit_of[a, 0] == unit_of[b, 0]
+        or unit_of[a, 1] == unit_of[b, 1]
+        or unit_of[a, 2] == unit_of[b, 2]
     )
 
 
@@ -198,7 +200,8 @@ def locked_candidates(candidates, unit_of, cells_of):  # type: ignore[no-untyped
 def xy_wings(candidates, unit_of):  # type: ignore[no-untyped-def]
     """Return whether one wing removed a candidate.
 
-    A cell {a, b} shares units with {a, c} and {b, c}: a cell that shares a unit with both of these loses c.
+    A cell {a, b} shares units with {a, c} and {b, c}: a cell that shares a unit with both of these
+    loses c.
     """
     twos = [cell for cell in range(len(candidates)) if count_bits(candidates[cell]) == 2]
     removed = False
@@ -224,8 +227,8 @@ def unique_rectangles(candidates, unit_of, cells_of):  # type: ignore[no-untyped
 
     Two rows, columns and boxes have {a, b} in three corners, so the fourth has neither.
 
-    Otherwise a and b could be exchanged, and the solution would not be unique. No corner is given: given
-    cells have no candidates.
+    Otherwise a and b could be exchanged, and the solution would not be unique. No corner is given:
+    given cells have no candidates.
     """
     for corner in range(len(candidates)):
         row, column, box = unit_of[corner]
@@ -234,7 +237,11 @@ def unique_rectangles(candidates, unit_of, cells_of):  # type: ignore[no-untyped
             continue
         for across in cells_of[row]:
             for down in cells_of[column]:
-                if corner in (across, down) or candidates[across] != pair or candidates[down] != pair:
+                if (
+                    corner in (across, down)
+                    or candidates[across] != pair
+                    or candidates[down] != pair
+                ):
                     continue
                 two_boxes = (unit_of[across, 2] == box) != (unit_of[down, 2] == box)
                 if two_boxes and strike(across + down - corner, pair, candidates):

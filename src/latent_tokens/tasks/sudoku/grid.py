@@ -16,7 +16,8 @@ from latent_tokens.tasks.rng import count_bits, next_random, pick_bit, shuffled,
 SYMBOLS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ@"  # one character a digit, up to 36
 MOST_NODES = 1_000_000  # a puzzle that needs more is given up
 
-Cells = NDArray[np.int16]  # digits 0..side-1, or -1 where empty; what is out of range counts as empty
+# Digits 0..side-1, or -1 where empty; what is out of range counts as empty
+Cells = NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,12 @@ class Grid:
     def distinct(self, boards: NDArray[np.generic]) -> NDArray[np.int64]:
         """Return the number of different digits in each unit of each board, (N, 3 * side)."""
         digits = boards.astype(np.int64)
-        bits = np.where((digits >= 0) & (digits < self.side), np.int64(1) << digits.clip(0, self.side - 1), 0)
-        return np.asarray(np.bitwise_count(np.bitwise_or.reduce(bits[:, self.cells_of], axis=2)), np.int64)
+        bits = np.where(
+            (digits >= 0) & (digits < self.side), np.int64(1) << digits.clip(0, self.side - 1), 0
+        )
+        return np.asarray(
+            np.bitwise_count(np.bitwise_or.reduce(bits[:, self.cells_of], axis=2)), np.int64
+        )
 
     def incomplete(self, cells: NDArray[np.generic]) -> list[str]:
         """Return the units of one board that lack a digit, in words."""
@@ -59,14 +64,16 @@ class Grid:
     def cells(self, text: str) -> Cells:
         """Return the cells of a puzzle, -1 if empty.
 
-        The text has characters (1-9, then A-Z and @, 0 or . for an empty cell) or numbers separated by
-        spaces, row by row. Frames of |, - and + are skipped.
+        The text has characters (1-9, then A-Z and @, 0 or . for an empty cell) or numbers separated
+        by spaces, row by row. Frames of |, - and + are skipped.
 
         Raises:
             ValueError: the length or a symbol is wrong, or a unit has equal digits.
         """
         symbols = symbols_of(text, {self.num_cells})
-        digits = np.array([self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16)
+        digits = np.array(
+            [self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16
+        )
         conflict = self.conflict(digits)
         if conflict:
             raise ValueError(f"puzzle contradicts itself: {conflict}")
@@ -88,7 +95,9 @@ class Grid:
         letter = SYMBOLS.find(symbol.upper()) if len(symbol) == 1 else -1
         digit = int(symbol) - 1 if symbol.isascii() and symbol.isdigit() else letter
         if not 0 <= digit < self.side:
-            letters = f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else ""
+            letters = (
+                f", A-{SYMBOLS[self.side - 1]} or numbers to {self.side}" if self.side > 9 else ""
+            )
             allowed = f"1-{min(self.side, 9)}{letters}, or 0 or . for an empty cell"
             raise ValueError(f"{symbol!r} in {self.cell_name(cell)}: must be {allowed}")
         return digit
@@ -145,7 +154,10 @@ class Grid:
             if row and row % self.box_rows == 0:
                 lines.append(rule)
             texts = [
-                " ".join((str(digit + 1) if 0 <= digit < self.side else ".").rjust(width) for digit in box)
+                " ".join(
+                    (str(digit + 1) if 0 <= digit < self.side else ".").rjust(width)
+                    for digit in box
+                )
                 for box in boxes
             ]
             lines.append(" | ".join(texts))
@@ -164,7 +176,8 @@ def symbols_of(text: str, lengths: set[int]) -> list[str]:
     """Return the symbols of a puzzle without frames. Raise ValueError if their number is not in `lengths`."""
     lines = [line for line in text.strip().splitlines() if not re.fullmatch(r"[-+|=\s]*", line)]
     words = " ".join(lines).replace("|", " ").split()
-    numbers = words if all(len(word) <= 2 for word in words) else []  # longer words are rows of characters
+    # Longer words are rows of characters
+    numbers = words if all(len(word) <= 2 for word in words) else []
     for symbols in (numbers, list("".join(words))):
         if len(symbols) in lengths:
             return symbols
@@ -221,8 +234,8 @@ def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # t
 def search(cells, unit_of, most, max_nodes, state, solution):  # type: ignore[no-untyped-def]
     """Return (the number of solutions, at most `most`, whether the search was completed).
 
-    Digits are tried in random order. `solution` receives the last solution if there are `most`. It is
-    overwritten by a search that continues after the first.
+    Digits are tried in random order. `solution` receives the last solution if there are `most`. It
+    is overwritten by a search that continues after the first.
     """
     side = unit_of[-1, 0] + 1
     full = (np.uint64(1) << np.uint64(side)) - np.uint64(1)
@@ -320,7 +333,8 @@ def line_order(groups, size, alike, state):  # type: ignore[no-untyped-def]
 def pattern_boards(boards, box_rows, box_columns, alike, seed, first):  # type: ignore[no-untyped-def]
     """Write one shuffled cyclic pattern into each row of `boards`.
 
-    Digits, rows, bands, columns and stacks are shuffled, and a board with square boxes may be transposed.
+    Digits, rows, bands, columns and stacks are shuffled, and a board with square boxes may be
+    transposed.
     """
     side = box_rows * box_columns
     state = np.zeros(1, np.uint64)
@@ -334,4 +348,6 @@ def pattern_boards(boards, box_rows, box_columns, alike, seed, first):  # type: 
             for j in range(side):
                 r, c = rows[i], columns[j]
                 cell = j * side + i if transpose else i * side + j
-                boards[line, cell] = digits[(box_columns * (r % box_rows) + r // box_rows + c) % side]
+                boards[line, cell] = digits[
+                    (box_columns * (r % box_rows) + r // box_rows + c) % side
+                ]

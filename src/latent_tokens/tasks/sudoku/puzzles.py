@@ -43,7 +43,8 @@ def has_other(cells, cell, digit, unit_of, state, board):  # type: ignore[no-unt
 def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
     """Empty cells of a full board in random order while its solution stays unique.
 
-    It stops at `clues`. With 0 the puzzle is minimal: without any of its clues, it has several solutions.
+    It stops at `clues`. With 0 the puzzle is minimal: without any of its clues, it has several
+    solutions.
     """
     left = len(cells)
     board = np.empty_like(cells)
@@ -63,8 +64,8 @@ def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
 def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, first):  # type: ignore[no-untyped-def]
     """Write puzzle number first + i of the seed into line i, cells -1 where empty, and its board.
 
-    Puzzles have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them. Others
-    are drawn again.
+    Puzzles have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them.
+    Others are drawn again.
     """
     state, deduced = np.zeros(1, np.uint64), np.empty(boards.shape[1], np.int16)
     for line in range(len(boards)):
@@ -153,7 +154,16 @@ class SudokuPuzzle:
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
         limit = NODES_PER_CELL * self.side**2
-        dig_puzzles(puzzles, boards, self.grid.unit_of, clues, self.guessing == "allowed", limit, seed, first)
+        dig_puzzles(
+            puzzles,
+            boards,
+            self.grid.unit_of,
+            clues,
+            self.guessing == "allowed",
+            limit,
+            seed,
+            first,
+        )
         return self._examples(puzzles, boards)
 
     def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:
@@ -214,7 +224,9 @@ class SudokuPuzzle:
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
         errors = self.grid.incomplete(filled)
-        errors += [f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed]
+        errors += [
+            f"{self.grid.cell_name(cell)} is given as {givens[cell] + 1}" for cell in changed
+        ]
         if not self._ended(tokens[None])[0]:
             errors.append("the answer does not end after its last cell")
         return errors

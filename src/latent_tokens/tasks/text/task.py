@@ -81,7 +81,9 @@ class Text:
     @property
     def fingerprint(self) -> str:
         """A hash of the tokenizer, equal for texts of the same tokens."""
-        content = self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
+        content = (
+            self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
+        )
         return short_hash(content, 8)
 
     def description(self) -> dict[str, str | int]:
@@ -102,8 +104,8 @@ class Text:
     def encode(self, text: str) -> Examples:
         """Return a prompt as one example: an end of document and the prompt's tokens, all given.
 
-        A gap of 3 or more underscores becomes as many masked tokens. All positions after the prompt are
-        masked too, unless the prompt has a gap.
+        A gap of 3 or more underscores becomes as many masked tokens. All positions after the prompt
+        are masked too, unless the prompt has a gap.
 
         Raises:
             ValueError: The prompt is longer than L.
@@ -156,7 +158,8 @@ def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
     """Return the text of a description in a directory, with its tokenizer read.
 
     Raises:
-        ValueError: The entries do not describe a text, or the tokenizer is not the one that was saved.
+        ValueError: The entries do not describe a text, or the tokenizer is not the one that was
+            saved.
     """
     length = entries.get("length")
     tokenizer = entries.get("tokenizer")
@@ -170,6 +173,8 @@ def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
     if isinstance(text.coder, Learned) and folder is not None and "tokenizer_hash" in entries:
         file = folder / tokenizer
         if short_hash(file.read_bytes(), 8) != entries["tokenizer_hash"]:
-            problem = "is not the tokenizer that was saved here, and its tokens would mean other text"
+            problem = (
+                "is not the tokenizer that was saved here, and its tokens would mean other text"
+            )
             raise ValueError(f"{file}: {problem}. Restore the saved one.")
     return text

@@ -94,11 +94,16 @@ class Learned:
         return [np.array(encoding.ids, type_of_ids(self.vocab_size)) for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
-        # The tokens between two unknown ones are decoded together: one may be a part of a character.
+        # The tokens between two unknown ones are decoded together: one may be a part of a
+        # character.
         pieces = []
         for is_token, run in groupby(map(int, ids), self._is_token):
             tokens = list(run)
-            text = self.inner.decode(tokens, skip_special_tokens=False) if is_token else UNKNOWN * len(tokens)
+            text = (
+                self.inner.decode(tokens, skip_special_tokens=False)
+                if is_token
+                else UNKNOWN * len(tokens)
+            )
             pieces.append(text)
         return "".join(pieces)
 
@@ -169,7 +174,9 @@ def read_cached(path: Path, sha256: str) -> Learned:
     try:
         inner = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises no other type
-        raise ValueError(f"{path}: not a tokenizer ({first_line(error)}). Use another file.") from None
+        raise ValueError(
+            f"{path}: not a tokenizer ({first_line(error)}). Use another file."
+        ) from None
     return Learned(inner, str(path))
 
 

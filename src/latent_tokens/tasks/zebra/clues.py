@@ -1,8 +1,8 @@
 """Clues of zebra puzzles, which narrow sets of houses by propagation and search. Numba kernels.
 
-A clue is int8[4]: its kind, which is the id of its token, and three references. Reference 6 a + v is the
-house whose attribute a has value v, 36 + h is house h, and NOWHERE fills the references that a kind does not
-use. Domains are int64[43]: the houses that each reference can be, as bits.
+A clue is int8[4]: its kind, which is the id of its token, and three references. Reference 6 a + v
+is the house whose attribute a has value v, 36 + h is house h, and NOWHERE fills the references that
+a kind does not use. Domains are int64[43]: the houses that each reference can be, as bits.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def count_solutions(clues, domains, houses, attributes, most, nodes):  # type: i
 def solves(clues, houses, attributes):  # type: ignore[no-untyped-def]
     """Return whether propagation alone finds every value, so that the solution is unique."""
     domains = open_domains(houses)
-    return propagate(clues, domains, houses, attributes) and narrowest(domains, houses, attributes) < 0
+    return (
+        propagate(clues, domains, houses, attributes) and narrowest(domains, houses, attributes) < 0
+    )
 
 
 @numba.njit(cache=True)
@@ -225,8 +227,8 @@ def draw_clue(clue, place, houses, attributes, state):  # type: ignore[no-untype
 def draw_puzzle(clues, place, houses, attributes, state):  # type: ignore[no-untyped-def]
     """Write clues for a table, and return their number, or 0 if MOST_CLUES do not solve it.
 
-    Random true clues that narrow a domain are added until propagation solves the table. Then clues that are
-    not needed are removed.
+    Random true clues that narrow a domain are added until propagation solves the table. Then clues
+    that are not needed are removed.
     """
     domains = open_domains(houses)
     full = (1 << houses) - 1

@@ -22,12 +22,12 @@ SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be excha
 class CompactZebra:
     """[pad].. clues [SEP] answer: a puzzle of `Zebra` in about a third of its tokens (D-42, compact Zebra).
 
-    A clue is one token, composed of its kind and its operands (`parts`). The answer has the house of each
-    value, attribute by attribute, and these are the only tokens that can be predicted. Puzzles, keys and
-    splits are those of `Zebra`, and so are texts and scores.
+    A clue is one token, composed of its kind and its operands (`parts`). The answer has the house
+    of each value, attribute by attribute, and these are the only tokens that can be predicted.
+    Puzzles, keys and splits are those of `Zebra`, and so are texts and scores.
 
-    Tokens are the houses from 0, [SEP], [pad], and the clues: kind by kind, in the order of their operands.
-    An operand is a value, or a house by its number.
+    Tokens are the houses from 0, [SEP], [pad], and the clues: kind by kind, in the order of their
+    operands. An operand is a value, or a house by its number.
 
     Attributes:
         name: The task's name.
@@ -67,7 +67,9 @@ class CompactZebra:
     def operands(self) -> list[str]:
         """What a clue can name: the values of each attribute, then the houses."""
         values = [
-            f"{letter(a)}{value + 1}" for a in range(self.num_attributes) for value in self.answer_tokens
+            f"{letter(a)}{value + 1}"
+            for a in range(self.num_attributes)
+            for value in self.answer_tokens
         ]
         return [*values, *(f"house{house + 1}" for house in self.answer_tokens)]
 
@@ -128,7 +130,9 @@ class CompactZebra:
         kinds = list(ARITY)
         for kind, named in self.clues:
             ordered = sorted(named) if kind in SYMMETRIC else named
-            places = [first_operand + len(self.operands) * i + number for i, number in enumerate(ordered)]
+            places = [
+                first_operand + len(self.operands) * i + number for i, number in enumerate(ordered)
+            ]
             rows.append([first_kind + kinds.index(kind), *places, *[-1] * (3 - len(places))])
         return np.array(rows)
 
@@ -141,7 +145,9 @@ class CompactZebra:
         """Generate the puzzles of `Zebra` that have at most `max_clues` clues."""
         return self._compact(self.zebra.generate(count, seed, first))
 
-    def example(self, words: Sequence[str], houses: int, table: Sequence[Sequence[int]]) -> Examples:
+    def example(
+        self, words: Sequence[str], houses: int, table: Sequence[Sequence[int]]
+    ) -> Examples:
         """Return one example, as `Zebra.example`. Raise ValueError if it has too many clues."""
         return self._one(self.zebra.example(words, houses, table))
 
@@ -152,7 +158,9 @@ class CompactZebra:
     def _one(self, puzzle: Examples) -> Examples:
         num_clues = int((puzzle.tokens == CLUE_END).sum())
         if num_clues > self.max_clues:
-            raise ValueError(f"puzzle of {num_clues} clues: {self.name} has room for {self.max_clues}")
+            raise ValueError(
+                f"puzzle of {num_clues} clues: {self.name} has room for {self.max_clues}"
+            )
         return self._compact(puzzle)
 
     def _compact(self, puzzles: Examples) -> Examples:
@@ -168,7 +176,8 @@ class CompactZebra:
             pads = [houses + 1] * (self.max_clues - len(clues))
             row[:start] = [*pads, *(houses + 2 + self.numbers[clue] for clue in clues), houses]
 
-            # The house of each value, from the table with the value of each house. A prompt has none.
+            # The house of each value, from the table with the value of each house. A prompt has
+            # none.
             for cell, token in enumerate(rest[houses + 1 :][: self.num_cells]):
                 value = token - DIGIT
                 if 0 <= value < houses:
@@ -182,12 +191,16 @@ class CompactZebra:
         puzzles = np.full((len(tokens), self.zebra.length), PAD, np.uint8)
         row_of_houses = bytes([DIGIT + house for house in range(houses)])
         for puzzle, row in zip(puzzles, tokens.tolist(), strict=True):
-            clues = [self.words[token - houses - 2] for token in row[: start - 1] if token > houses + 1]
+            clues = [
+                self.words[token - houses - 2] for token in row[: start - 1] if token > houses + 1
+            ]
             table = bytearray(self.num_cells)
             for cell, house in enumerate(row[start:]):
                 if house < houses:
                     table[houses * (cell // houses) + house] = DIGIT + cell % houses
-            prompt = b"".join([bytes([BOS]), *(clue + bytes([CLUE_END]) for clue in clues), row_of_houses])
+            prompt = b"".join(
+                [bytes([BOS]), *(clue + bytes([CLUE_END]) for clue in clues), row_of_houses]
+            )
             content = prompt + bytes([SEP]) + table
             puzzle[: len(content)] = np.frombuffer(content, np.uint8)
         return puzzles

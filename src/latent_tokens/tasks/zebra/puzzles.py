@@ -38,7 +38,8 @@ SAYS = {
     "inbetween": "{0}, {1} and {2} are in this order from left to right",
 }
 
-Puzzle = tuple[NDArray[np.int8], int, int]  # clues (C, 4) as in tasks.zebra.clues, houses, attributes
+# Clues (C, 4) as in tasks.zebra.clues, houses, attributes
+Puzzle = tuple[NDArray[np.int8], int, int]
 
 
 def read_prompt(tokens: Tokens) -> Puzzle:
@@ -137,8 +138,8 @@ def letter(attribute: int) -> str:
 class Zebra:
     """[BOS] clues 0 1 .. n-1 [SEP] table, with one row of the table per attribute.
 
-    The clues determine the length of the answer, so no end follows. With padding = "paper", [EOS] and PAD
-    follow and are predicted too.
+    The clues determine the length of the answer, so no end follows. With padding = "paper", [EOS]
+    and PAD follow and are predicted too.
 
     Attributes:
         name: The task's name.
@@ -195,7 +196,9 @@ class Zebra:
         fits = (lengths > 0) & (lengths < self.length)
         return self._with_end(tokens[fits], given[fits], lengths[fits])
 
-    def _with_end(self, tokens: Tokens, given: NDArray[np.int64], lengths: NDArray[np.int64]) -> Examples:
+    def _with_end(
+        self, tokens: Tokens, given: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> Examples:
         """Return examples of sequences, with the end that the padding asks for."""
         known = np.arange(self.length) < given[:, None]
         if self.padding == "paper":
@@ -203,7 +206,9 @@ class Zebra:
             lengths = np.full_like(lengths, self.length)
         return Examples(tokens, known, lengths.astype(np.uint16))
 
-    def example(self, words: Sequence[str], houses: int, table: Sequence[Sequence[int]]) -> Examples:
+    def example(
+        self, words: Sequence[str], houses: int, table: Sequence[Sequence[int]]
+    ) -> Examples:
         """Return one example.
 
         Args:
@@ -217,7 +222,9 @@ class Zebra:
         problem = self._problem([*words, *map(str, range(houses))])
         _, _, attributes = read_prompt(problem.tokens[0])
         if [len(row) for row in table] != [houses] * attributes:
-            raise ValueError(f"answer of {len(table)} rows: must have {attributes} of {houses} values")
+            raise ValueError(
+                f"answer of {len(table)} rows: must have {attributes} of {houses} values"
+            )
         start = int(problem.known[0].sum())
         end = start + houses * attributes
         tokens = problem.tokens.copy()
@@ -228,7 +235,11 @@ class Zebra:
             raise ValueError(f"the answer is wrong: {wrong[0]}")
         count = self.count_solutions(problem)
         if count != 1:
-            reason = "are too many cases to search through" if count is None else "have several solutions"
+            reason = (
+                "are too many cases to search through"
+                if count is None
+                else "have several solutions"
+            )
             raise ValueError(f"the clues {reason}")
         return self._with_end(tokens, np.array([start]), np.array([end]))
 
@@ -284,7 +295,10 @@ class Zebra:
         lines += [f"{number:3}. {in_words(clue)}" for number, clue in enumerate(puzzle, start=1)]
         lines += ["", "house  " + "".join(f"{house + 1:<4}" for house in range(houses))]
         for attribute, row in enumerate(table):
-            names = [value_name(attribute, value) if 0 <= value < houses else "." for value in row.tolist()]
+            names = [
+                value_name(attribute, value) if 0 <= value < houses else "."
+                for value in row.tolist()
+            ]
             lines.append("       " + "".join(name.ljust(4) for name in names))
         return "\n".join(line.rstrip() for line in lines)
 
@@ -299,18 +313,22 @@ class Zebra:
             if sorted(row.tolist()) != list(range(houses))
         ]
         untrue = [f"not true: {in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
-        no_end = [] if self._framed(tokens, table.size) else ["the answer does not end after its table"]
+        no_end = (
+            [] if self._framed(tokens, table.size) else ["the answer does not end after its table"]
+        )
         return [*lacking, *untrue, *no_end]
 
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples.
 
         Returns:
-            valid (the table is complete and every clue is true), clues (the share of true clues) and, if
-            there is a stored table, exact, cells and rows (the share that agrees with it).
+            valid (the table is complete and every clue is true), clues (the share of true clues)
+            and, if there is a stored table, exact, cells and rows (the share that agrees with it).
         """
         tokens = as_array(tokens)
-        names = ("valid", "clues") if truth is None else ("valid", "clues", "exact", "cells", "rows")
+        names = (
+            ("valid", "clues") if truth is None else ("valid", "clues", "exact", "cells", "rows")
+        )
         figures: dict[str, list[float]] = {name: [] for name in names}
         for i, row in enumerate(tokens):
             puzzle, houses, attributes = read_prompt(row)

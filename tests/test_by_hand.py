@@ -17,9 +17,7 @@ from latent_tokens import (
     Size,
     TrainConfig,
     Transformer,
-    adjacent,
     any_order,
-    distant,
     entropy,
     equal_parts,
     evaluate,
@@ -193,11 +191,9 @@ def test_blockwise_order_shuffles_within_blocks():
     assert blockwise(2)(torch.zeros(1, 4, dtype=torch.bool), noise).tolist() == [[1, 0, 2, 3]]
 
 
-def test_policies_by_distance_and_worth():
+def test_policy_by_worth():
     """One clean position, 0, and the candidate 4. Of 1 2 3 5 two become latent tokens."""
     step = PolicyInput(ints([0, 4, 1, 2, 3, 5]), ints(1), ints(5), ints(1), ints(2), ints([7] * 6))
-    assert adjacent(step).tolist() == [[0, 4, 3, 5, 1, 2]]  # distances 3 2 1 1
-    assert distant(step).tolist() == [[0, 4, 1, 2, 3, 5]]
     by_position = rank_by(lambda step: torch.arange(6.0)[None], "by position")
     assert by_position(step).tolist() == [[0, 4, 3, 5, 2, 1]]  # 5 and 3, the best one last
 

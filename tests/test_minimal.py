@@ -39,7 +39,9 @@ def packaged(minimal, net):
     """The same weights in the package's network. Its head has a row for MASK, which is never predicted."""
     size = lt.Size(minimal.WIDTH, minimal.HEADS, minimal.LAYERS)
     packaged = lt.Transformer(size, minimal.V, minimal.L, positions="learned")
-    weights = net.state_dict()
+    weights = {
+        name.replace("position_embedding.", "place."): weight for name, weight in net.state_dict().items()
+    }
     weights["head.weight"] = torch.cat([weights["head.weight"], torch.zeros(1, minimal.WIDTH)])
     weights["head.bias"] = torch.cat([weights["head.bias"], torch.zeros(1)])
     packaged.load_state_dict(weights)

@@ -56,7 +56,7 @@ def test_protocol_sets_candidates_and_samples(trained, name, method, order, k, c
     net = trained(0.9)
     net.method = METHODS[method]
     config = with_protocol(net, task, replace(PAPER, order=order))
-    assert (config.candidates, config.num_samples, config.protocol) == (k, count, None)
+    assert (config.candidates, config.num_samples, config.protocol) == (k and (k,), count, None)
 
 
 @pytest.mark.parametrize(("method", "order"), [("arm", None), ("ar-mtp", None), ("mdm", "uniform")])
@@ -135,7 +135,7 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
         for sampling in config.samplings:
             decoding_for(net.method, task, sampling)
         if recipe.cell.k is None:
-            assert config.candidates == (8 if is_adaptive(order) else None)
+            assert config.candidates == ((8,) if is_adaptive(order) else None)
 
 
 def zebra_file(file, *puzzles):

@@ -24,6 +24,7 @@ from latent_tokens import (
     from_transformers,
     generate,
     left_to_right,
+    load,
     margin,
     of_logits,
     top_prob,
@@ -292,6 +293,53 @@ def test_finished_blocks_are_cached():
     state = start(net, method, known.long(), known, decoding, 0, None, None)
     sampling.decode(net, method, decoding, state, torch.arange(6), look)
     assert {count for counts in final for count in counts} == {0, 4, 8}
+
+
+def test_evaluation_sweeps_rules_and_names_them():
+    model = load("sudoku-6-scdm")
+    rows = model.evaluate(candidates=("all", 4), threshold=(0.5, 2), num_samples=4).rows
+    assert [(row["candidates"], row["threshold"]) for row in rows] == [
+        ("all", 0.5), ("all", 2), (4, 0.5), (4, 2),
+    ]  # fmt: skip
+    assert rows[0]["forward_passes_mean"] < rows[1]["forward_passes_mean"] == 36
+    (bound,) = model.evaluate(candidates="all", entropy_bound=1, num_samples=4).rows
+    assert (bound["order"], bound["entropy_bound"], bound["paper_cost"]) == ("entropy", 1, None)
+
+
+def test_own_functions_are_measured_and_named():
+    def rightmost(step):
+        return step.positions.double()
+
+    def two(step):
+        return torch.full((len(step.logits),), 2)
+
+    def some(clean):
+        return 3
+
+    model = load("sudoku-6-scdm")
+    own = {"confidence": rightmost, "select": two, "candidates": some, "latent_policy": nearest_last}
+    (row,) = model.evaluate(num_samples=2, latents=2, **own).rows
+    names = ("order", "select", "candidates", "latent_policy", "forward_passes_mean")
+    assert [row[name] for name in names] == ["rightmost", "two", "some", "nearest_last", 18]
+    assert model.generate(seed=0, latents=2, **own).forward_passes == 18
+
+
+def nearest_last(step):
+    return step.order
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("sudoku-6-scdm", {"order": "uniform", "threshold": 0.9}, "threshold=0.9 with order=uniform"),
+        ("sudoku-6-arm", {"threshold": 0.9}, "one token per step"),
+        ("sudoku-6-mdm", {"order": "margin", "entropy_bound": 1}, "it decodes by entropy"),
+        ("sudoku-6-mdm", {"select": "half"}, "select=half: must be a function. Use threshold=0.9"),
+    ],
+)
+def test_settings_of_an_evaluation_that_do_not_go_together(name, settings, message):
+    with pytest.raises(ValueError, match=message):
+        load(name).evaluate(num_samples=1, **settings)
 
 
 @pytest.mark.parametrize(

@@ -339,12 +339,12 @@ def test_text_model_trains_samples_and_is_evaluated(run, data, tmp_path, capsys)
     assert "bits per byte" in line
     in_order = ["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--order", "left_to_right"]
     nats = []
-    for policy in ("nearest", "adjacent", "distant"):
+    for policy in ("nearest", "random"):
         assert main([*in_order, "--latents", "2", "--latent-policy", policy, "--json"]) == 0
         row = json.loads(capsys.readouterr().out)
         assert row["latent_policy"] == policy
         nats.append(row["nats_per_token"])
-    assert nats[0] == pytest.approx(nats[1]) != nats[2]
+    assert nats[0] != pytest.approx(nats[1])
 
 
 MISTAKES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from types import NoneType, UnionType
@@ -120,7 +121,17 @@ class SamplingConfig(Config):
     three are adaptive. The last is top_prob within blocks of N positions, from left to right.
     Default: top_prob, uniform for text, left_to_right for arm and ar-mtp."""
     tokens_per_step: int | None = None
-    """Tokens decoded per step, sampled independently. Default: 1."""
+    """Tokens decoded per step, sampled independently. With a threshold, a bound or a factor the
+    most that a step decodes. Default: 1."""
+    threshold: float | None = None
+    """Decode every candidate whose largest probability is at least this, such as 0.9, and the most
+    confident one (Fast-dLLM). It saves forward passes."""
+    entropy_bound: float | None = None
+    """Decode candidates by rising entropy as long as the sum of their entropies without the largest
+    is at most this, in nats, such as 0.1 (EB-Sampler). It saves forward passes."""
+    factor: float | None = None
+    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, where p is the
+    smallest of their largest probabilities (Fast-dLLM). It saves forward passes."""
     latent_policy: PolicyName | None = None
     """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
     relevant: those with the highest influence. Default: nearest."""
@@ -154,9 +165,13 @@ def block_in(order: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
+SWEPT = ("candidates", "threshold", "entropy_bound", "factor", "latents")
+"""Settings of which an evaluation takes several values."""
+
+
 @dataclass(frozen=True)
 class EvalConfig(SamplingConfig):
-    """An evaluation: one result row for each number of latent tokens.
+    """An evaluation: one result row for each combination of several values.
 
     Example:
         >>> EvalConfig(latents=(0, 4, "all"), candidates=4).latents
@@ -167,6 +182,19 @@ class EvalConfig(SamplingConfig):
     """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0
     the input still has the other k - 1 candidates. Default: the method's own, 0 for scdm and
     esolm."""
+    candidates: tuple[NumCandidates, ...] | None = None  # type: ignore[assignment]
+    """Number of candidates (k), one result row each: the most confident of the next k masked tokens
+    is decoded. Numbers, all, or growing (clean tokens + 1). For adaptive orders only. Default:
+    8."""
+    threshold: tuple[float, ...] | None = None  # type: ignore[assignment]
+    """Decode every candidate whose largest probability is at least this, such as 0.9, and the most
+    confident one (Fast-dLLM). One result row each."""
+    entropy_bound: tuple[float, ...] | None = None  # type: ignore[assignment]
+    """Decode candidates by rising entropy as long as the sum of their entropies without the largest
+    is at most this, in nats, such as 0.1 (EB-Sampler). One result row each."""
+    factor: tuple[float, ...] | None = None  # type: ignore[assignment]
+    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, where p is the
+    smallest of their largest probabilities (Fast-dLLM). One result row each."""
     num_samples: int | None = None
     """Samples per row. Default: 1,000, all problems of a smaller data set, or 100 for text."""
     data: Path | None = None
@@ -185,8 +213,9 @@ class EvalConfig(SamplingConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.latents == ():
-            raise ValueError("latents=(): must have numbers or 'all', like (0, 4, 'all')")
+        for name in SWEPT:
+            if getattr(self, name) == ():
+                raise ValueError(f"{name}=(): must have a value, or be left out")
         for latents in self.latents or ():
             if latents != "all":
                 check_int("latents", latents, 0)
@@ -198,11 +227,13 @@ class EvalConfig(SamplingConfig):
 
     @property
     def samplings(self) -> tuple[SamplingConfig, ...]:
-        """The settings of each result row: one `SamplingConfig` per number of latent tokens."""
-        names = [field.name for field in fields(SamplingConfig) if field.name != "latents"]
+        """The settings of each result row: one `SamplingConfig` per combination of swept values."""
+        names = [field.name for field in fields(SamplingConfig) if field.name not in SWEPT]
         shared = {name: getattr(self, name) for name in names}
+        values = (getattr(self, name) or (None,) for name in SWEPT)
         return tuple(
-            SamplingConfig(latents=latents, **shared) for latents in self.latents or (None,)
+            SamplingConfig(**dict(zip(SWEPT, row, strict=True)), **shared)
+            for row in product(*values)
         )
 
 

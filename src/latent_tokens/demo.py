@@ -171,7 +171,7 @@ def measure(
     evaluations = [
         EvalConfig(
             latents=LATENTS if method == "scdm" else None,
-            candidates=candidates,
+            candidates=(candidates,),
             order=order,
             num_samples=1_000 if config.scale == "full" else 20,
             seed=config.seed,

@@ -32,7 +32,7 @@ from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, judged_by
-from latent_tokens.evaluation.settings import check_policy, decoding_for
+from latent_tokens.evaluation.settings import check_policy, decoding_for, split_functions
 from latent_tokens.evaluation.text import evaluate_text, evaluator_of
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.network.transformer import Transformer
@@ -206,10 +206,7 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
     return None
 
 
-FUNCTIONS = {setting.name for setting in fields(Decoding)}  # the settings that can be functions
-
-
-FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence")
+FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence", "select")
 
 
 @dataclass(frozen=True)
@@ -286,7 +283,8 @@ class Model:
 
         Args:
             evaluator: the evaluator model of generated text, by default trigrams of `data`.
-            **settings: any field of `EvalConfig`.
+            **settings: any field of `EvalConfig`, or a function for a field of `Decoding`, which the
+                rows name.
 
         Raises:
             ValueError: as `evaluate`.
@@ -296,16 +294,17 @@ class Model:
             >>> [row["latents"] for row in results.rows]
             [0, 4]
         """
-        config = changed(EvalConfig(), settings)
+        named, functions = split_functions(settings)
+        config = changed(EvalConfig(), named)
         if isinstance(self.task, Text):
             judge_model = evaluator_of(evaluator, config, self.task, device_of(self.net))
-            rows = evaluate_text(self.net, self.task, config, judge_model)
+            rows = evaluate_text(self.net, self.task, config, judge_model, functions=functions)
         elif evaluator is not None:
             raise ValueError(
                 f"evaluator={evaluator}: is for text, and {self.task.name} has a verifier. Leave it out."
             )
         else:
-            rows = evaluate(self.net, cast(Task, self.task), config)
+            rows = evaluate(self.net, cast(Task, self.task), config, **functions)
         title = (
             f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
         )
@@ -369,24 +368,19 @@ class Model:
         """
         for name in settings:
             check_choice("setting", name, FOR_SAMPLING)
-        functions = {
-            name: settings[name] for name in settings.keys() & FUNCTIONS if callable(settings[name])
-        }
-        named = {name: value for name, value in settings.items() if name not in functions}
-        if "confidence" in named:
-            raise ValueError(
-                f"confidence={named['confidence']}: must be a function. Use order='margin'."
-            )
+        named, functions = split_functions(settings)
         config = SamplingConfig(**named)
-        decoding = decoding_for(self.method, self.task, config)
+        decoding = decoding_for(self.method, self.task, config, functions)
+        if "latent_policy" in functions:
+            return decoding, config.seed
         policy = EvalConfig(
             latent_policy=config.latent_policy,
             seed=config.seed,
             off_distribution=config.off_distribution,
         )
         check_policy(self.method, policy, [functions.get("latents", config.latents)])
-        decoding = replace(decoding, latent_policy=policy_for(self.net, self.task, policy))
-        return replace(decoding, **functions), config.seed
+        policy_function = policy_for(self.net, self.task, policy)
+        return replace(decoding, latent_policy=policy_function), config.seed
 
 
 def load(

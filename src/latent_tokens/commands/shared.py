@@ -11,10 +11,15 @@ from typing import Annotated, TypeVar
 
 from tyro.conf import arg
 
-from latent_tokens.configs import NumLatents
+from latent_tokens.configs import NumCandidates, NumLatents
 
 C = TypeVar("C")
 Run = Annotated[str, arg(metavar="RUN")]
+Runs = Annotated[tuple[str, ...], arg(metavar="RUN [RUN ...]")]
+ManyCandidates = Annotated[
+    tuple[NumCandidates, ...] | None, arg(metavar="N|all|growing [N|all|growing ...]")
+]
+ManyValues = Annotated[tuple[float, ...] | None, arg(metavar="X [X ...]")]
 ManyLatents = Annotated[tuple[NumLatents, ...] | None, arg(metavar="N|all [N|all ...]")]
 Evaluator = Annotated[str | None, arg(name="evaluator", aliases=("--judge",), metavar="EVALUATOR")]
 Output = Annotated[Path | None, arg(aliases=("-o",), metavar="FILE")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
 from copy import deepcopy
 from dataclasses import replace
@@ -19,11 +19,12 @@ from torch import nn
 from latent_tokens import processes
 from latent_tokens.checkpoints.directory import check_fits, from_pretrained
 from latent_tokens.checks import changed
-from latent_tokens.configs import EvalConfig
+from latent_tokens.configs import SWEPT, EvalConfig
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
+from latent_tokens.core.policies import nearest
 from latent_tokens.core.selection import FixedCount
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.intervals import wilson
@@ -36,12 +37,15 @@ from latent_tokens.evaluation.problems import (
 )
 from latent_tokens.evaluation.rows import SHARES, Row, percent, trained_run
 from latent_tokens.evaluation.settings import (
+    NONE,
     check_policy,
     decoding_for,
     label,
+    name_of_function,
     row_settings,
     shown_candidates,
     shown_latents,
+    split_functions,
     with_protocol,
 )
 from latent_tokens.network.check import check_once
@@ -78,11 +82,7 @@ def evaluate_in_parallel(
         ValueError: the model is not of the task, or its method cannot decode so.
     """
     single = [
-        replace(
-            config,
-            latents=sampling.latents if sampling.latents is None else (sampling.latents,),
-            threads=1,
-        )
+        replace(config, threads=1, **{name: getattr(sampling, name) for name in SWEPT})
         for config in configs
         for sampling in config.samplings
     ]
@@ -131,7 +131,8 @@ def evaluate(
         config: the settings. None is `EvalConfig()`.
         adjust: changes the decoding of each row last.
         on_row: receives each row as soon as it is measured.
-        **settings: fields of `EvalConfig` that replace those of `config` (`latents=(0, 4)`).
+        **settings: fields of `EvalConfig` that replace those of `config` (`latents=(0, 4)`), or your
+            own functions for fields of `Decoding` (`confidence=mine`, `select=mine`), which rows name.
 
     Raises:
         ValueError: the net is not of the task, its method cannot decode so, or it does not suit the
@@ -144,10 +145,11 @@ def evaluate(
     # Check the request before anything is computed.
     net = cast(Transformer, unwrap(net))
     task = task_or_named(task)
-    config = changed(EvalConfig() if config is None else config, settings)
+    named, functions = split_functions(settings)
+    config = changed(EvalConfig() if config is None else config, named)
     protocol = config.protocol
     config = with_protocol(net, task, config)
-    decodings = checked_decodings(net, task, config)
+    decodings = checked_decodings(net, task, config, functions)
     problems = find_problems(task, config)
     of_problems: Row = {
         "problems": config.data.name if config.data else None,
@@ -185,7 +187,8 @@ def measure(
     with processes.limit_threads(config.threads):
         policy = policy_for(model, task, config)
         for checked in decodings:
-            decoding = replace(checked, latent_policy=policy)
+            own = checked.latent_policy is not nearest
+            decoding = checked if own else replace(checked, latent_policy=policy)
             if adjust is not None:
                 decoding = adjust(model, task, decoding)
             samples, costs = answer(model, problems, config, decoding)
@@ -208,8 +211,10 @@ def measure(
     return rows
 
 
-def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> list[Decoding]:
-    """Return the decoding of each row.
+def checked_decodings(
+    net: Transformer, task: Language, config: EvalConfig, functions: Mapping[str, Any] = NONE
+) -> list[Decoding]:
+    """Return the decoding of each row. `functions` are as for `decoding_for`.
 
     Raises:
         ValueError: the net is not of the task, or its method cannot decode so.
@@ -217,7 +222,9 @@ def checked_decodings(net: Transformer, task: Language, config: EvalConfig) -> l
     check_fits(net, task)
     check_policy(net.method, config, config.latents or ())
     check_once(net, net.method, task.length)
-    decodings = [decoding_for(net.method, task, sampling) for sampling in config.samplings]
+    decodings = [
+        decoding_for(net.method, task, sampling, functions) for sampling in config.samplings
+    ]
     for decoding in decodings:
         check_decoding(net.method, decoding)
     return decodings
@@ -257,6 +264,7 @@ def answer(
     samples: list[Tokens] = [np.zeros((0, length), np.uint8)]
     processed = 0
     passes = 0
+    most_passes = 0
     most = 0
     seconds = 0.0
     with progress(label(net.method, decoding), len(shard)) as advance:
@@ -264,28 +272,30 @@ def answer(
             decoded = decode_batch(net, batch, decoding, config.seed)
             samples.append(decoded.samples)
             processed += decoded.processed
-            passes = max(passes, decoded.generated.forward_passes)
+            passes += int(decoded.generated.passes.sum())
+            most_passes = max(most_passes, decoded.generated.forward_passes)
             most += batch.most_tokens
             seconds += decoded.seconds
             num_done = sum(map(len, samples))
             advance(len(decoded.samples), f"{num_done / seconds:.3g} samples/s")
 
     # Gather samples and costs from all ranks. The seconds are those of the slowest.
-    shares = processes.all_gather_object((processed, most, passes, seconds))
-    all_processed, all_most, all_passes, all_seconds = zip(*shares, strict=True)
+    shares = processes.all_gather_object((processed, most, passes, most_passes, seconds))
+    all_processed, all_most, all_passes, all_most_passes, all_seconds = zip(*shares, strict=True)
     slowest = max(all_seconds)
     costs = Row(
         processed=sum(all_processed) / count,
         relative_cost=round(sum(all_processed) / sum(all_most), 4),
         paper_cost=paper_cost_of(net.method, decoding, length),
-        forward_passes=max(all_passes),
+        forward_passes=max(all_most_passes),
+        forward_passes_mean=round(sum(all_passes) / count, 2),
         seconds=round(slowest, 3),
         samples_per_second=round(count / slowest, 2),
         seed=config.seed,
         temperature=decoding.temperature,
         top_p=decoding.top_p,
         refresh=decoding.refresh,
-        latent_policy=getattr(decoding.latent_policy, "__name__", "custom"),
+        latent_policy=name_of_function(decoding.latent_policy),
         device=str(device),
         threads=torch.get_num_threads(),
     )

@@ -45,23 +45,26 @@ ORDER_NAMES = {
 
 
 def table(rows: Sequence[Row], title: str) -> Table:
-    """Return a table of results, one line per row: metric, 95% interval, and relative cost.
+    """Return a table of results, one line per row: metric, 95% interval, tokens, forward passes.
 
-    The column of samples per second is left out if a row has no such measurement.
+    A column is left out if no row has its setting, or a row lacks its measurement.
     """
     sheet = Table(title=escape(title), title_justify="left")
     metric = rows[0]["metric"]
     of_text = "entropy" in rows[0]
     timed = all("samples_per_second" in row for row in rows)
+    counted = all("forward_passes_mean" in row for row in rows)
+    selected = any(selection_in_words(row) for row in rows)
     columns = [
         "method",
         "order",
         "k",
         "latents n",
+        *(["per step"] if selected else []),
         metric if of_text else f"{metric} %",
         "95% interval",
     ]
-    columns += ["entropy"] * of_text + ["tokens"] + ["samples/s"] * timed
+    columns += ["entropy"] * of_text + ["tokens"] + ["passes"] * counted + ["samples/s"] * timed
     for column in columns:
         sheet.add_column(
             column, justify="left" if column in ("method", "order") else "right", no_wrap=True
@@ -72,16 +75,30 @@ def table(rows: Sequence[Row], title: str) -> Table:
             order_in_words(row),
             str(row["candidates"]),
             labeled(row["latents"], row.get("off_distribution", False)),
+            *([selection_in_words(row)] if selected else []),
             f"{metric_of(row):.1f}",
             "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"]),
             *([f"{row['entropy']:.2f}"] if of_text else []),
             f"{row['relative_cost']:.2f}x",
+            *([f"{row['forward_passes_mean']:.1f}"] if counted else []),
             *([f"{row['samples_per_second']:.3g}"] if timed else []),
         ]
         sheet.add_row(
             *cells, end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row)
         )
     return sheet
+
+
+def selection_in_words(row: Row) -> str:
+    """Return how many tokens a step decodes, empty for one."""
+    names = {"threshold": "threshold", "entropy_bound": "entropy bound", "factor": "factor"}
+    words = [f"{word} {row[name]:g}" for name, word in names.items() if name in row]  # type: ignore[literal-required]
+    if "select" in row:
+        words.append(row["select"])
+    if "tokens_per_step" in row:
+        tokens = row["tokens_per_step"]
+        words.append(f"{'at most ' if words else ''}{getattr(tokens, '__name__', tokens)}")
+    return ", ".join(words)
 
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:

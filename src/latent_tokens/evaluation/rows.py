@@ -23,6 +23,10 @@ class Row(TypedDict, total=False):
     latents: int | str  # n, "all" or the name of a rule
     candidates: int | str  # k, "all" or the name of a rule
     tokens_per_step: int | Callable[..., object]  # if it is not 1
+    threshold: float  # with these, predictions decide how many tokens a step decodes
+    entropy_bound: float
+    factor: float
+    select: str  # the name of your own rule of selection
     confidence_noise: float  # scale of the Gumbel noise, if it is not 0
     off_distribution: bool  # true if n leaves out masked tokens that each input had in training
     protocol: str  # that set the candidates and the samples: "paper"
@@ -56,6 +60,7 @@ class Row(TypedDict, total=False):
     relative_cost: float  # relative to an input with all masked tokens
     paper_cost: float | None  # the same by the paper's formula; None if it has none
     forward_passes: int  # of the longest batch
+    forward_passes_mean: float  # per sample
     seconds: float  # of decoding; not in rows that are shown for other hardware
     samples_per_second: float
     seed: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any
 
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
@@ -17,12 +19,13 @@ from latent_tokens.core.decoding import Count, Decoding, candidates_of, growing,
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
 from latent_tokens.core.policies import LatentPolicy, nearest, random
-from latent_tokens.core.selection import FixedCount
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Task, Zebra
 
+NONE: Mapping[str, Any] = MappingProxyType({})
+RULES = ("threshold", "entropy_bound", "factor")
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
@@ -33,21 +36,66 @@ def default_order(method: Method, task: Language) -> str:
     return "left_to_right" if method.is_left_to_right else getattr(task, "order", "top_prob")
 
 
-def order_for(method: Method, task: Language, config: SamplingConfig) -> str:
-    """Return the name of the decoding order: the config's, else the default."""
-    return config.order or default_order(method, task)
+def order_for(
+    method: Method, task: Language, config: SamplingConfig, functions: Mapping[str, object] = NONE
+) -> str:
+    """Return the name of the decoding order: the config's, else the default.
+
+    A rule of selection or a confidence of your own ranks candidates, so its default is not uniform.
+    """
+    default = default_order(method, task)
+    if config.order is not None or default == "left_to_right":
+        return config.order or default
+    if config.entropy_bound is not None:
+        return "entropy"
+    ranks = has_rule(config, functions) or "confidence" in functions
+    return "top_prob" if ranks and default == "uniform" else default
 
 
-def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Decoding:
+def has_rule(config: SamplingConfig, functions: Mapping[str, object] = NONE) -> bool:
+    """Return whether the predictions decide how many candidates a step decodes."""
+    return "select" in functions or any(getattr(config, name) is not None for name in RULES)
+
+
+def split_functions(settings: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (the settings by name, those that are functions for a field of `Decoding`).
+
+    Raises:
+        ValueError: a confidence or a rule of selection is no function.
+    """
+    fields_of = {field.name for field in fields(Decoding)}
+    functions = {
+        name: value for name, value in settings.items() if name in fields_of and callable(value)
+    }
+    named = {name: value for name, value in settings.items() if name not in functions}
+    if "confidence" in named:
+        raise ValueError(
+            f"confidence={named['confidence']}: must be a function. Use order='margin'."
+        )
+    if "select" in named:
+        raise ValueError(f"select={named['select']}: must be a function. Use threshold=0.9.")
+    return named, functions
+
+
+def decoding_for(
+    method: Method, task: Language, config: SamplingConfig, functions: Mapping[str, Any] = NONE
+) -> Decoding:
     """Return the `Decoding` of a config, with the defaults of the method and the task.
 
     The latent policy is left at nearest: `policy_for` returns the config's, which may need
     examples.
 
+    Args:
+        method: the method.
+        task: the task, which has defaults.
+        config: the settings.
+        functions: your own functions by field of `Decoding`, which replace those of the config.
+
     Raises:
         ValueError: the method or the order does not support a setting.
     """
-    order = order_for(method, task, config)
+    order = order_for(method, task, config, functions)
+    is_ruled = has_rule(config, functions)
     block = block_in(order)
     if block is not None:
         schedule: Order | None = blockwise(block)
@@ -61,30 +109,38 @@ def decoding_for(method: Method, task: Language, config: SamplingConfig) -> Deco
             f"order={order} is not supported by {name_of(method)}: it decodes the next token. "
             "Use order=left_to_right, or a mdm or scdm model."
         )
-    if not is_adaptive(order) and k not in (None, 1) and not method.is_left_to_right:
+    if order == "uniform" and is_ruled:
+        name = next((name for name in RULES if getattr(config, name) is not None), "select")
+        raise ValueError(
+            f"{name}={getattr(config, name, 'a function')} with order=uniform: this order decodes its "
+            "next token. Use order=top_prob."
+        )
+    if not is_adaptive(order) and k not in (None, 1) and not (is_ruled or method.is_left_to_right):
         raise ValueError(
             f"candidates={config.candidates} with order={order}: this order decodes its next token. "
             "Use candidates=1, or order=top_prob."
         )
     check_latents(method, config)
-    if k is None and not is_adaptive(order):
+    if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
     temperature = (
         getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
     )
     top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
-    return Decoding(
-        candidates=k,
-        latents=config.latents,
-        tokens_per_step=config.tokens_per_step,
-        order=schedule,
-        confidence=CONFIDENCES.get(order, top_prob),
-        confidence_noise=config.confidence_noise or 0,
-        refresh=config.refresh,
-        temperature=temperature,
-        top_p=top_p,
-        off_distribution=config.off_distribution,
-    )
+    settings = {
+        "candidates": k,
+        "latents": config.latents,
+        "tokens_per_step": config.tokens_per_step,
+        "order": schedule,
+        "confidence": CONFIDENCES.get(order),
+        "confidence_noise": config.confidence_noise or 0,
+        "refresh": config.refresh,
+        "temperature": temperature,
+        "top_p": top_p,
+        "off_distribution": config.off_distribution,
+        **{name: getattr(config, name) for name in RULES},
+    }
+    return Decoding(**{**settings, **functions})
 
 
 def check_latents(method: Method, config: SamplingConfig) -> None:
@@ -170,17 +226,40 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     return method.window if candidates == "all" else min(candidates, method.window)
 
 
+def shown_order(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> str:
+    """Return the order that a row reports, which names the confidence too, or that of your own."""
+    if decoding.confidence not in (None, *CONFIDENCES.values()):
+        return name_of_function(decoding.confidence)
+    known = (None, method.order, *ORDERS.values())
+    if decoding.order in known or block_of(decoding.order) is not None:
+        return order_for(method, task, config)
+    return name_of_function(decoding.order)
+
+
+def name_of_function(function: object) -> str:
+    """Return the name of a function as a row reports it."""
+    return getattr(function, "__name__", "custom")
+
+
 def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> Row:
     """Return the settings that a row was decoded with."""
     settings = Row(
         task=task.name,
         method=name_of(method),
-        order=order_for(method, task, config),
+        order=shown_order(method, task, config, decoding),
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    if isinstance(decoding.selection, FixedCount) and decoding.selection.tokens != 1:
-        settings["tokens_per_step"] = decoding.selection.tokens
+    if decoding.tokens_per_step not in (None, 1):
+        settings["tokens_per_step"] = decoding.tokens_per_step
+    if decoding.threshold is not None:
+        settings["threshold"] = decoding.threshold
+    if decoding.entropy_bound is not None:
+        settings["entropy_bound"] = decoding.entropy_bound
+    if decoding.factor is not None:
+        settings["factor"] = decoding.factor
+    if decoding.select is not None:
+        settings["select"] = name_of_function(decoding.select)
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise
     if is_off_distribution(method, decoding.latents):
@@ -223,6 +302,7 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
             "protocol=paper: the model was trained without EMA weights (ema=0). "
             "Train it with ema=0.9999, or leave the protocol out."
         )
-    candidates = DEFAULT_CANDIDATES if is_adaptive(order_for(net.method, task, config)) else None
+    is_ranked = is_adaptive(order_for(net.method, task, config))
+    candidates = (DEFAULT_CANDIDATES,) if is_ranked else None
     num_samples = NUM_ZEBRA if isinstance(task, Zebra) else None
     return replace(config, protocol=None, candidates=candidates, num_samples=num_samples)

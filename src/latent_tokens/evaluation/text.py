@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from latent_tokens.evaluation.evaluate import checked_decodings, measure
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.problems import read_split, text_problems
 from latent_tokens.evaluation.rows import Row, percent
+from latent_tokens.evaluation.settings import NONE
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
@@ -323,6 +324,7 @@ def evaluate_text(
     config: EvalConfig,
     evaluator: Evaluator,
     *,
+    functions: Mapping[str, Any] = NONE,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """Return rows as `evaluate` does, of generated text: perplexity, entropy (nats) and distinct-1 to 3.
@@ -337,7 +339,7 @@ def evaluate_text(
         raise ValueError(
             f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text."
         )
-    decodings = checked_decodings(net, task, config)
+    decodings = checked_decodings(net, task, config, functions)
     count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
     problems = text_problems(net, task, count)
 

@@ -63,7 +63,10 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
 
 def evaluation_content(config: EvalConfig) -> dict[str, Content]:
     """Return the settings that a result depends on."""
-    return settings_of(config, OF_EVALUATION)
+    settings = settings_of(config, OF_EVALUATION)
+    if config.candidates is not None:
+        (settings["candidates"],) = config.candidates  # a recipe has one result
+    return settings
 
 
 def data_content(config: DataConfig) -> dict[str, Content]:
@@ -223,7 +226,7 @@ def puzzle_evaluation(
     budget = scale.budgets[cell.task]
     evaluation = EvalConfig(
         latents=None if cell.latents is None else (cell.latents,),
-        candidates=budget.candidates if cell.order == "top_prob" else None,
+        candidates=(budget.candidates,) if cell.order == "top_prob" else None,
         order=cell.order,
         num_samples=scale.num_samples,
         data=(problems or data).folder,
@@ -235,7 +238,7 @@ def puzzle_evaluation(
         if scale is SCALES["paper"]:
             return replace(evaluation, candidates=None, num_samples=None, protocol="paper")
         return evaluation
-    evaluation = replace(evaluation, candidates=cell.k)
+    evaluation = replace(evaluation, candidates=(cell.k,))
     if problems is not None:
         return evaluation
     # A test split has fewer problems, so they are made on the spot.

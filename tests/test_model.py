@@ -177,7 +177,7 @@ def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     for row, expected in zip(results.rows, rows, strict=True):
         assert {**row, **dict.fromkeys(timed)} == {**expected, **dict.fromkeys(timed)}
 
-    command = Evaluate(run=str(small.directory), latents=(0, "all"), num_samples=8, out=tmp_path / "rows")
+    command = Evaluate(run=(str(small.directory),), latents=(0, "all"), num_samples=8, out=tmp_path / "rows")
     run_evaluate(command)
     printed = capsys.readouterr().out.splitlines()
     assert [line.split("│")[:8] for line in str(results).splitlines()[3:]] == [

@@ -222,8 +222,9 @@ class EvalConfig(SamplingConfig):
         for name in ("candidates", "num_samples"):
             value = getattr(self, name)
             if self.protocol is not None and value is not None:
+                shown = value[0] if isinstance(value, tuple) and len(value) == 1 else value
                 reason = f"with protocol={self.protocol}: the protocol sets {name}"
-                raise ValueError(f"{name}={value} {reason}. Leave one of the two out.")
+                raise ValueError(f"{name}={shown} {reason}. Leave one of the two out.")
 
     @property
     def samplings(self) -> tuple[SamplingConfig, ...]:

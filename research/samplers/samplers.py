@@ -1,0 +1,193 @@
+"""Rules that decide after the predictions against a fixed count: accuracy over forward passes.
+
+python research/samplers/samplers.py             # print table.md and draw samplers.png from the rows
+python research/samplers/samplers.py --measure   # measure what rows.jsonl lacks, an hour on one core
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import latent_tokens as lt
+from latent_tokens.evaluation.intervals import half_interval, wilson
+from latent_tokens.evaluation.report import as_markdown, save_sheet
+from latent_tokens.evaluation.rows import append_result, read_results
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PUZZLES = ROOT / "runs" / "samplers" / "puzzles"
+RULES = {
+    "top-prob, T": [{"order": "top_prob", "tokens_per_step": t} for t in (1, 2, 4)],
+    "entropy, T": [{"order": "entropy", "tokens_per_step": t} for t in (1, 2, 4)],
+    "threshold": [{"threshold": value} for value in (0.7, 0.8, 0.9, 0.95, 0.99)],
+    "entropy bound": [{"entropy_bound": value} for value in (0.01, 0.03, 0.1, 0.3, 1.0)],
+    "factor": [{"factor": value} for value in (0.03, 0.1, 0.3, 1.0)],
+}
+COLORS = dict(zip(RULES, ("#888888", "#000000", "#0072b2", "#d55e00", "#009e73"), strict=True))
+CLOSE = 2.0  # points below one token per step that count as equal
+
+
+class Curve(NamedTuple):
+    """A model in one setting, which each rule decodes."""
+
+    task: str
+    method: str
+    candidates: int | str
+    latents: int | str | None
+    samples: int
+
+    @property
+    def title(self) -> str:
+        """The title of its panel."""
+        n = "" if self.latents is None else f", n = {self.latents}"
+        return f"{self.task}, {self.method}, k = {self.candidates}{n}"
+
+
+CURVES = [
+    *(
+        Curve("boards 6x6", *setting, samples=400)
+        for setting in (("mdm", "all", None), ("scdm", "all", None), ("scdm", 8, 0), ("scdm", 8, "all"))
+    ),
+    *(Curve("puzzles 6x6", method, "all", None, 400) for method in ("mdm", "scdm")),
+    *(Curve("boards 9x9", method, "all", None, 200) for method in ("mdm", "scdm")),
+    *(Curve("Zebra", method, "all", None, 500) for method in ("mdm", "scdm")),
+]
+
+
+def models_of(curve: Curve) -> Iterator[tuple[int, str]]:
+    """Yield the training seeds of a curve, with the directory or name of each model."""
+    if curve.task == "boards 9x9":
+        yield 0, f"sudoku-9-{curve.method}"
+    elif curve.task == "Zebra":
+        yield 0, str(ROOT / "results" / "cpu" / "models" / f"zebra-compact-3-{curve.method}-0")
+    else:
+        models = HERE.parent / "confidence" / "models"
+        yield from ((seed, str(models / f"sudoku-6-{curve.method}-{seed}")) for seed in range(3))
+
+
+def measure(path: Path = HERE / "rows.jsonl", samples: int | None = None) -> None:
+    """Append the rows that a file lacks."""
+    done = [row["setting"] for row in read_results(path)] if path.exists() else []
+    for curve in CURVES:
+        data = puzzles() if curve.task == "puzzles 6x6" else None
+        for seed, name in models_of(curve):
+            model = lt.load(name)
+            for rule, settings in RULES.items():
+                for values in settings:
+                    setting: dict[str, Any] = {**curve._asdict(), "seed": seed, "rule": rule, **values}
+                    if setting in done:
+                        continue
+                    shared = {"candidates": curve.candidates, "num_samples": samples or curve.samples}
+                    latents = None if curve.latents is None else (curve.latents,)
+                    (row,) = model.evaluate(**shared, latents=latents, data=data, seed=seed, **values).rows
+                    kept = ("metric", row["metric"], "num_samples", "processed", "relative_cost")
+                    kept += ("forward_passes_mean", "seconds", "problems_sha256")
+                    append_result(path, {"setting": setting, **{key: row[key] for key in kept}})
+
+
+def puzzles() -> Path:
+    """Return the data set of 6x6 puzzles, which is made if it is missing."""
+    if not PUZZLES.exists():
+        lt.make_data(lt.DataConfig("sudoku-6-puzzle", PUZZLES, num_train=100, num_test=400))
+    return PUZZLES
+
+
+class Point(NamedTuple):
+    """A rule with one value on one curve: means over training seeds."""
+
+    passes: float
+    tokens: float
+    accuracy: float
+    half: float
+    by_seed: tuple[float, ...]
+
+
+def points(rows: list[Any], curve: Curve, rule: str) -> dict[float, Point]:
+    """Return the points of a rule by its value."""
+    found: dict[float, list[Any]] = {}
+    for row in rows:
+        setting = row["setting"]
+        if Curve(*(setting[name] for name in Curve._fields)) == curve and setting["rule"] == rule:
+            names = ("tokens_per_step", "threshold", "entropy_bound", "factor")
+            found.setdefault(next(setting[n] for n in names if n in setting), []).append(row)
+    return {value: point(of_seeds) for value, of_seeds in found.items()}
+
+
+def point(rows: list[Any]) -> Point:
+    """Return the mean of the rows of one setting, with a 95% interval over seeds from three on."""
+    values = tuple(float(row[row["metric"]]) for row in rows)
+    low, high = wilson(fmean(values) / 100, sum(row["num_samples"] for row in rows))
+    half = max(50 * (high - low), half_interval(values) if len(values) > 2 else 0.0)
+    passes, tokens = (fmean(row[key] for row in rows) for key in ("forward_passes_mean", "relative_cost"))
+    return Point(passes, tokens, fmean(values), half, values)
+
+
+def table(rows: list[Any]) -> str:
+    """Return the table of all points."""
+    heading = ("task", "method", "k", "n", "rule", "value", "passes", "tokens", "accuracy %", "each seed")
+    lines = [heading]
+    for curve in CURVES:
+        for rule in RULES:
+            for value, at in points(rows, curve, rule).items():
+                n = "" if curve.latents is None else str(curve.latents)
+                shown = (f"{at.passes:.1f}", f"{at.tokens:.2f}x", f"{at.accuracy:.1f} ± {at.half:.1f}")
+                seeds = " ".join(f"{each:.1f}" for each in at.by_seed)
+                lines.append(
+                    (curve.task, curve.method, str(curve.candidates), n, rule, f"{value:g}", *shown, seeds)
+                )
+    return as_markdown(lines)
+
+
+def fewest(rows: list[Any]) -> str:
+    """Return the fewest passes of each rule at most CLOSE points below one token per step in its order."""
+    lines = [("task, model", "one token: passes, accuracy %", *list(RULES)[2:])]
+    for curve in CURVES:
+        cells = []
+        one: dict[str, Point] = {
+            order: points(rows, curve, f"{order}, T")[1] for order in ("top-prob", "entropy")
+        }
+        for rule in list(RULES)[2:]:
+            goal = one["entropy" if rule == "entropy bound" else "top-prob"].accuracy - CLOSE
+            fits = [(at.passes, at.accuracy) for at in points(rows, curve, rule).values()]
+            best = min((each for each in fits if each[1] >= goal), default=None)
+            cells.append("none" if best is None else f"{best[0]:.1f} ({best[1]:.1f}%)")
+        shown = ", ".join(f"{order} {at.accuracy:.1f}" for order, at in one.items())
+        lines.append((curve.title, f"{one['entropy'].passes:.0f}: {shown}", *cells))
+    return as_markdown(lines)
+
+
+def draw(rows: list[Any]) -> None:
+    """Draw accuracy over passes, one panel per curve."""
+    from matplotlib.figure import Figure
+
+    sheet = Figure(figsize=(13, 5.6), layout="constrained")
+    for axes, curve in zip(sheet.subplots(2, 5).flat, CURVES, strict=True):
+        for rule, color in COLORS.items():
+            found = sorted(points(rows, curve, rule).values())
+            at = [each.passes for each in found], [each.accuracy for each in found]
+            axes.errorbar(*at, [each.half for each in found], color=color, marker="o", ms=3, label=rule)
+        axes.set_title(curve.title, fontsize=8)
+        axes.set(ylim=(0, 100), xlim=(0, None))
+        axes.tick_params(labelsize=7)
+    sheet.axes[0].legend(fontsize=6)
+    caption = (
+        "Accuracy (%) over forward passes per sample. T tokens per step (black: by entropy) against rules.\n"
+        "6x6: three training seeds, 400 samples each. 9x9 (200) and Zebra (500): one seed. 95% intervals."
+    )
+    save_sheet(sheet, "How many tokens per step?", caption, HERE / "samplers")
+
+
+def main() -> None:
+    """Print the tables, or measure."""
+    if "--measure" in sys.argv:
+        measure()
+        draw(read_results(HERE / "rows.jsonl"))
+        return
+    rows = read_results(HERE / "rows.jsonl")
+    print(table(rows), fewest(rows), sep="\n", end="")
+
+
+if __name__ == "__main__":
+    main()

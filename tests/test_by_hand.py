@@ -45,7 +45,7 @@ from latent_tokens.core.attention import (
 from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
 from latent_tokens.core.layout import Layout, next_layout
-from latent_tokens.core.likelihood import score_tokens, teacher_forced_order
+from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.objective import draw_hidden
 from latent_tokens.core.order import blockwise, first_order, promote
 from latent_tokens.core.policies import PolicyInput, rank_by
@@ -277,13 +277,6 @@ def test_row_with_fewer_candidates_takes_none_twice(function):
     decoding = Decoding(order=given([0, 1, 2, 3, 4]), **settings)
     samples = function(net, METHODS["scdm"], known.long() * 0, known, decoding, 0, lengths=ints(4, 5))
     assert samples.order.tolist() == [[0, 3, 2, 1, 4], [0, 3, 4, 1, 2]]
-
-
-def test_teacher_forced_order_is_that_of_the_decode():
-    known = torch.zeros(1, 4, dtype=torch.bool)
-    decoding = Decoding(order=given([0, 1, 2, 3]), refresh=False, candidates=2, latents=0)
-    order = teacher_forced_order(Table(*FOUR), METHODS["scdm"], known.long(), known, decoding, 0)
-    assert order.tolist() == [[1, 2, 3, 0]]
 
 
 def drawn(probabilities, noise, **settings):

@@ -1,6 +1,7 @@
 """Rules that decide after the predictions how many candidates a step decodes."""
 
 import math
+from dataclasses import fields
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ from latent_tokens import (
     top_prob,
 )
 from latent_tokens.core import sampling
+from latent_tokens.core.decoding import DecodingSettings
 from latent_tokens.core.selection import select
 from latent_tokens.core.state import start
 from latent_tokens.network.fast import FastCandidateLogits
@@ -357,6 +359,10 @@ def test_settings_of_an_evaluation_that_do_not_go_together(name, settings, messa
 def test_settings_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Decoding(**settings)
+
+
+def test_keywords_of_generate_are_the_fields_of_decoding():
+    assert [*DecodingSettings.__annotations__] == [field.name for field in fields(Decoding)]
 
 
 def test_shifted_readout_refuses_a_rule():

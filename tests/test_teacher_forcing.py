@@ -1,16 +1,21 @@
 """The teacher-forced order of a sequence is the one in which the model would have decoded it."""
 
+import sys
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+from helpers.documentation import ROOT
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, Decoding
 from latent_tokens.core.layout import next_layout
-from latent_tokens.core.likelihood import teacher_forced_order
 from latent_tokens.core.sampling import generate
+
+sys.path.append(str(ROOT / "research" / "nats"))
+
+from teacher_forcing import teacher_forced_order
 
 torch.set_num_threads(1)
 LENGTH = 5

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 
 import latent_tokens as lt
-from latent_tokens.core.likelihood import teacher_forced_order
 from latent_tokens.core.order import any_order, first_order
 from latent_tokens.core.state import Streams
 from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.tasks.base import hash_rows
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from tables import Cell, Claim, report, rows_of
+from teacher_forcing import teacher_forced_order
 
 ORDERS = ("uniform", "top_prob")
 NUMBERS = (0, 2, 4, 8, 16, "all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypedDict
 
 import torch
 from jaxtyping import Float, Int
@@ -153,6 +153,26 @@ class Decoding:
         if self.confidence is not None:
             return self.confidence
         return entropy if isinstance(self.selection, EntropyBound) else top_prob
+
+
+class DecodingSettings(TypedDict, total=False):
+    """The fields of `Decoding` as keywords of `generate`, which an editor completes."""
+
+    candidates: Count | None
+    latents: Count | None
+    tokens_per_step: int | Partition | None
+    order: Order | None
+    confidence: Confidence | None
+    latent_policy: LatentPolicy
+    refresh: bool
+    temperature: float
+    top_p: float
+    off_distribution: bool
+    confidence_noise: float
+    select: FixedCount | Rule | None
+    threshold: float | None
+    entropy_bound: float | None
+    factor: float | None
 
 
 @dataclass(frozen=True)

@@ -15,21 +15,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from latent_tokens.core.attention import agree, causal
-from latent_tokens.core.decoding import (
-    Count,
-    Decoding,
-    Step,
-    check_latent_policy,
-    check_num_latents,
-    resolve_count,
-)
+from latent_tokens.core.decoding import Count, check_latent_policy, check_num_latents, resolve_count
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_token
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_random
 from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
-from latent_tokens.core.sampling import CandidateLogits, decode, reference_logits
-from latent_tokens.core.state import PlannedStep, Streams, planned, start
+from latent_tokens.core.sampling import CandidateLogits
+from latent_tokens.core.state import PlannedStep, Streams, planned
 
 Report = Callable[[int], None]
 
@@ -215,54 +208,3 @@ def check(
             "order: this method decodes from left to right. Use order=left_to_right, or esolm, scdm or mdm."
         )
     check_num_latents(method, latents, off_distribution)
-
-
-def teacher_forced_order(
-    net: Denoiser,
-    method: Method,
-    tokens: Int[Tensor, "B L"],
-    known: Bool[Tensor, "B L"],
-    decoding: Decoding,
-    seed: int,
-    *,
-    lengths: Int[Tensor, " B"] | None = None,
-) -> Int[Tensor, "B L"]:
-    """Return the order in which `generate` decodes if each token that it decodes is the given one.
-
-    Every step takes the most confident of the next k masked tokens of its schedule, as decoding
-    does (Algorithms 4 and 5), and then sets it to the token of the sequence.
-
-    Args:
-        net: the network.
-        method: how it was trained.
-        tokens: complete sequences.
-        known: true at given positions.
-        decoding: the settings.
-        seed: row b draws its schedule from the random stream (seed, b).
-        lengths: the length of each row. Later positions take no part.
-
-    Returns:
-        A permutation per row: known positions first, then the others as decoded, then those past
-            the length.
-
-    Raises:
-        ValueError: as `generate`.
-
-    Example:
-        >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))
-        >>> decoding = Decoding(candidates=4)
-        >>> teacher_forced_order(net, net.method, tokens, known, decoding, seed=0).shape
-        torch.Size([2, 36])
-    """
-    state = start(net, method, tokens, known, decoding, seed, None, lengths)
-    tokens = tokens.long()
-
-    def set_tokens(step: Step) -> None:
-        """Replace the tokens that the step has decoded, before the next step reads them."""
-        state.tokens = tokens.masked_fill(state.tokens == net.mask_id, net.mask_id)
-
-    every_row = torch.arange(len(tokens), device=tokens.device)
-    decode(
-        net, method, decoding, state, every_row, partial(reference_logits, net, method), set_tokens
-    )
-    return state.order

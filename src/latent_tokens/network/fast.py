@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from latent_tokens.checks import changed
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dense_mask, is_cacheable
-from latent_tokens.core.decoding import Decoding, Generated, Step, candidates_of
+from latent_tokens.core.decoding import Decoding, DecodingSettings, Generated, Step, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import METHODS, Method
@@ -47,7 +47,7 @@ def generate(
     lengths: Int[Tensor, " B"] | None = None,
     on_step: Callable[[Step], None] | None = None,
     stop: Stop | None = None,
-    **settings: Any,
+    **settings: Unpack[DecodingSettings],
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 

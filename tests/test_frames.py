@@ -57,7 +57,7 @@ def replayed(found):
     [
         ("sudoku-4", "scdm", SamplingConfig(), Decoding(8, "all", temperature=0)),
         ("sudoku-4", "scdm", SamplingConfig(latents=3), Decoding(8, 3, temperature=0)),
-        ("sudoku-4", "scdm", SamplingConfig(2, 3, "uniform", temperature=1.0, seed=5), Decoding(1, 2)),
+        ("sudoku-4", "scdm", SamplingConfig(2, None, "uniform", temperature=1.0, seed=5), Decoding(1, 2)),
         (
             "sudoku-4",
             "esolm",

@@ -41,7 +41,6 @@ from latent_tokens.trace.record import DecodeRequest, trace
 
 pytestmark = pytest.mark.slow
 TINY = {"size": "nano", "steps": 2, "num_train": 64, "num_validation": 8, "precision": "fp32"}
-OTHER = "1.....3............2................"
 
 
 @pytest.fixture(scope="module")
@@ -152,27 +151,6 @@ def test_a_puzzle_is_typed_and_contradictions_show_at_once(opened, address):
     ended(page)
 
 
-def test_a_puzzle_is_pasted(opened, address):
-    page = opened(address)
-    watch(page)
-    cell(page, 1, 1).focus()
-    page.evaluate("""text => {
-        const data = new DataTransfer();
-        data.setData("text", text);
-        const paste = new ClipboardEvent("paste", { clipboardData: data, bubbles: true });
-        document.activeElement.dispatchEvent(paste);
-    }""", OTHER)  # fmt: skip
-    assert page.get_by_label("Puzzle", exact=True).input_value() == OTHER
-    assert count(page, "given") == 3
-    page.get_by_label("Puzzle", exact=True).fill("12")
-    page.get_by_role("button", name="Use").click()
-    assert "A puzzle of 2 characters: 6x6 has 36" in page.locator("#puzzle-words").inner_text()
-    page.get_by_label("Puzzle", exact=True).fill("x" * 36)
-    page.get_by_role("button", name="Use").click()
-    assert '"x" in row 1 column 1: must be 1 to 6' in page.locator("#puzzle-words").inner_text()
-    assert count(page, "given") == 3
-
-
 def test_two_settings_are_compared(opened, nine):
     page = opened(nine)
     page.get_by_role("button", name="Compare two settings").click()
@@ -265,21 +243,6 @@ def test_both_boards_show_the_same_state(opened, address):
     assert page.locator(".instead").count() == 0
 
 
-def test_same_board_is_not_for_a_model_that_cannot_infill(opened, left_to_right):
-    empty = "." * 36
-    page = opened(
-        left_to_right.replace("#watch", f"#tab=watch&model=sudoku-6-scdm&puzzle={empty}&n2=all&same=1")
-    )
-    ended(page, 1)
-    assert page.get_by_role("button", name="Same board").is_visible()
-    settings(page)
-    page.get_by_label("Model").nth(1).select_option("sudoku-6-arm")
-    ended(page, 1)
-    page.locator("#parting", has_text="A and B first differ in step").wait_for()
-    assert page.get_by_role("button", name="Same board").is_hidden()
-    assert not page.locator(".lane h2").nth(1).inner_text().endswith("on the board of A")
-
-
 def test_a_decode_is_saved_as_a_gif(opened, page_file):
     page = opened(f"{page_file}#watch")
     ended(page)
@@ -301,18 +264,6 @@ def test_a_decode_is_saved_as_a_gif(opened, page_file):
     assert {ImageColor.getrgb(color) for color in colors} <= shown
 
 
-def test_a_method_without_a_dial_says_why(opened, address):
-    page = opened(address)
-    watch(page)
-    page.get_by_label("Model").first.select_option("sudoku-6-mdm")
-    page.get_by_text("Fixed: all masked tokens attend to each other").wait_for()
-    assert page.get_by_role("slider", name="Latent tokens").is_disabled()
-    page.get_by_label("Model").first.select_option("sudoku-6-scdm")
-    page.get_by_label("Candidates").first.select_option("all")
-    page.get_by_text("All empty cells are candidates, so no cell can be latent.").wait_for()
-    assert page.get_by_role("slider", name="Latent tokens").is_disabled()
-
-
 @pytest.mark.parametrize("name", ["zebra-3", "countdown-3"])
 def test_recorded_zebra_and_countdown_are_watched(opened, tmp_path, name):
     run = fit(TrainConfig(task=name, method="scdm", out=tmp_path / "run", **TINY))
@@ -326,22 +277,6 @@ def test_recorded_zebra_and_countdown_are_watched(opened, tmp_path, name):
     assert page.locator("#clues li").count() >= (3 if name == "zebra-3" else 1)
     sound(page)
     screen(page, name)
-
-
-def test_page_plays_and_pauses(opened, address):
-    page = opened(address)
-    watch(page)
-    page.get_by_label("Steps per second").select_option("25")
-    page.get_by_role("button", name="Play").click()
-    page.get_by_role("button", name="Pause").wait_for()
-    until(page, "document.querySelector('#scrub').value > 3")
-    page.get_by_role("button", name="Pause").click()
-    stands = page.locator("#step").inner_text()
-    page.wait_for_timeout(120)
-    assert page.locator("#step").inner_text() == stands
-    page.get_by_role("button", name="Play").click()
-    until(page, "document.querySelector('#scrub').value === document.querySelector('#scrub').max")
-    page.get_by_role("button", name="Play").wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -489,17 +424,6 @@ def test_page_fits_a_phone(opened, nine):
         fits(page)
 
 
-@pytest.mark.parametrize("width", [320, 1000, 1130])
-def test_the_header_fits_a_narrow_window(opened, nine, width):
-    page = opened(nine, viewport={"width": width, "height": 700})
-    page.get_by_role("tab", name="Curve").wait_for()  # the last tab that is shown
-    copy, theme = (page.locator(button).bounding_box() for button in ("#copy", "#theme"))
-    assert copy["y"] == theme["y"], "the buttons are on two lines"
-    assert copy["height"] == theme["height"], "a button has two lines"
-    fits(page)
-    screen(page, f"header-{width}")
-
-
 def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
     run = str(shutil.copytree(find("sudoku-6-scdm"), tmp_path / "a" / HOSTILE.replace("</", "<")))
     shown = run.rpartition("/")[2]
@@ -517,86 +441,6 @@ def test_a_hostile_model_name_is_text_on_the_page(opened, tmp_path):
     page.get_by_role("button", name="Run").click()
     until(page, f"document.querySelector('#points tbody').textContent.includes({json.dumps(shown)})")
     harmless(page)
-
-
-def test_puzzle_without_a_solution_is_not_decoded(opened, address):
-    page = opened(address)
-    watch(page)
-    page.get_by_label("Puzzle", exact=True).fill("12345." + ".....6" + "." * 24)
-    page.get_by_role("button", name="Use").click()
-    page.locator("#puzzle-words", has_text="The puzzle has no solution").wait_for()
-    page.get_by_role("slider", name="Latent tokens").fill("1")
-    page.wait_for_timeout(600)
-    assert page.locator(".lane").get_attribute("data-state") == "idle"
-
-
-def test_the_page_opens_on_an_example_that_needs_latent_tokens(opened, address):
-    page = opened(address, viewport=LAPTOP)
-    ended(page)
-    record = measured()["sudoku-6"]
-    first = record["examples"][0]
-    assert page.get_by_label("Model").first.input_value() == "sudoku-6-scdm"
-    assert page.get_by_label("Candidates").first.input_value() == "4"
-    assert page.get_by_label("Puzzle", exact=True).input_value() == first["puzzle"]
-    assert (
-        f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles"
-        in page.locator("#caption").inner_text()
-    )
-    assert f"The reverse: {record['lost']}." in page.locator("#caption").inner_text()
-    assert verdicts(page) == [
-        f"Decoded in {first['puzzle'].count('.')} steps. Play to the end for the verdict."
-    ]
-    assert marks(page) == []
-    player = page.locator(".player").bounding_box()["y"]
-    for part in (".lane .board", ".lane .story"):
-        box = page.locator(part).bounding_box()
-        assert box["y"] + box["height"] <= player, f"{part} is behind the player"
-    page.get_by_role("button", name="Last step").click()
-    assert verdicts(page) == ["n = all: solved"]
-    turn(page, 0)
-    assert verdicts(page) == ["n = 0: wrong"]
-    assert len(marks(page)) == 2
-
-
-def test_the_links_lead_to_the_paper_the_code_and_the_manual(opened, address):
-    page = opened(address)
-    places = {
-        link.inner_text(): link.get_attribute("href")
-        for link in page.get_by_role("navigation", name="Project").get_by_role("link").all()
-    }
-    assert places == {
-        "Paper": "https://arxiv.org/abs/2602.03769",
-        "Code": "https://github.com/OWNER/latent-tokens",
-        "Manual": "https://OWNER.github.io/latent-tokens",
-    }
-
-
-def test_order_and_k_return_after_a_left_to_right_model(opened, left_to_right):
-    page = opened(left_to_right)
-    ended(page)
-    settings(page)
-    model, order, candidates = (
-        page.get_by_role("combobox", name=name).first for name in ("Model", "Order", "Candidates")
-    )
-    candidates.select_option("2")
-    order.select_option("margin")
-    page.get_by_role("button", name="Clear").click()
-    model.select_option("sudoku-6-arm")
-    assert (order.input_value(), candidates.input_value(), candidates.is_disabled()) == (
-        "left_to_right",
-        "1",
-        True,
-    )
-    model.select_option("sudoku-6-scdm")
-    assert (order.input_value(), candidates.input_value()) == ("margin", "2")
-    page.get_by_role("tab", name="Curve").click()
-    model, order, candidates = (page.locator(f"#curve-{name}") for name in ("model", "order", "candidates"))
-    candidates.select_option("8")
-    order.select_option("entropy")
-    model.select_option("sudoku-6-arm")
-    assert (order.input_value(), candidates.input_value()) == ("left_to_right", "1")
-    model.select_option("sudoku-6-scdm")
-    assert (order.input_value(), candidates.input_value()) == ("entropy", "8")
 
 
 def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_right):
@@ -623,34 +467,6 @@ def test_a_model_that_cannot_infill_is_not_offered_for_a_puzzle(opened, left_to_
         page.locator("#puzzle-words").inner_text()
         == "The puzzle has several solutions. Any of them is accepted."
     )
-
-
-@pytest.mark.parametrize("tab", ["Curve", "Attention"])
-def test_the_skip_link_stays_on_its_tab(opened, address, tab):
-    page = opened(address.replace("#watch", f"#{tab.lower()}"))
-    page.get_by_role("link", name="Skip to the content").focus()
-    page.keyboard.press("Enter")
-    assert page.get_by_role("tab", name=tab).get_attribute("aria-selected") == "true"
-    assert page.locator(f"#{tab.lower()}").is_visible()
-    assert page.evaluate("document.activeElement.id") == "main"
-
-
-def test_a_digit_needs_a_chosen_cell_and_can_be_undone(opened, address):
-    page = opened(address)
-    watch(page)
-    text, undo = page.get_by_label("Puzzle", exact=True), page.get_by_role("button", name="Undo")
-    assert not page.get_by_role("button", name="Type 5").is_visible()
-    cell(page, 1, 2).click()
-    page.get_by_role("button", name="Type 3").click()
-    assert text.input_value() == SIX[0] + "3" + SIX[2:]
-    page.get_by_role("button", name="Clear").click()
-    assert text.input_value() == "." * 36
-    undo.click()
-    assert text.input_value() == SIX[0] + "3" + SIX[2:]
-    cell(page, 1, 2).click()
-    page.keyboard.press("Control+z")
-    assert text.input_value() == SIX
-    ended(page)
 
 
 def test_one_latent_token_corrects_the_prediction(opened, page_file):
@@ -741,31 +557,6 @@ def test_the_attention_pattern_is_drawn_on_the_board(opened, page_file):
     screen(page, "attention")
 
 
-def test_a_comparison_fits_a_laptop(opened, address):
-    page = opened(address, viewport=LAPTOP)
-    page.get_by_role("button", name="Compare two settings").click()
-    ended(page, 0)
-    ended(page, 1)
-    player = page.locator(".player").bounding_box()["y"]
-    for part in (".lane .board", ".lane .story", ".lane .dial", ".outcome"):
-        for box in [one.bounding_box() for one in page.locator(part).all()]:
-            assert box["y"] + box["height"] <= player, f"{part} is behind the player"
-    screen(page, "compare")
-
-
-def test_an_address_leads_to_what_is_shown(opened, address):
-    page = opened(address)
-    watch(page, puzzle=OTHER)
-    turn(page, 3)
-    at(page, 5)
-    until(page, "location.hash.includes('step=5')")
-    other = opened(page.url)
-    ended(other)
-    assert other.locator("#step").inner_text() == page.locator("#step").inner_text() == "Step 5 of 33"
-    assert other.locator(".lane .dial-name b").inner_text() == "3"
-    assert other.locator(".lane .story").inner_text() == page.locator(".lane .story").inner_text()
-
-
 def test_an_address_leads_to_a_comparison(opened, address):
     page = opened(address.replace("#watch", "#tab=watch&n=2&model2=sudoku-6-mdm&step=4&same=1&theme=dark"))
     ended(page, 0)
@@ -779,14 +570,6 @@ def test_an_address_leads_to_a_comparison(opened, address):
     other = opened(page.url)
     ended(other, 1)
     assert other.locator(".lane h2").all_inner_texts() == heads
-
-
-def test_an_address_leads_to_the_latent_cells(opened, address):
-    first, second = frozen()["cell"]["others"][:2]
-    page = opened(address.replace("#watch", f"#tab=cell&latents={first}.{second}"))
-    until(page, "document.querySelectorAll('#cell-board .latent').length === 2")
-    page.get_by_role("button", name="Start over").click()
-    until(page, "!location.hash.includes('latents')")
 
 
 def test_a_wrong_address_is_explained(opened, address):
@@ -803,26 +586,6 @@ def test_a_wrong_address_is_explained(opened, address):
     until(page, "document.querySelector('#fault').hidden")
 
 
-def test_a_link_is_copied_on_a_phone(opened, address):
-    page = opened(address, viewport=PHONE, permissions=["clipboard-read", "clipboard-write"])
-    ended(page)
-    page.get_by_role("button", name="Copy link").click()
-    page.get_by_role("button", name="Copied").wait_for()
-    assert page.evaluate("navigator.clipboard.readText()") == page.url
-    fits(page)
-    page.get_by_role("button", name="Copy link").wait_for()
-    top = page.locator(".top").bounding_box()
-    assert top["height"] < 100, "the head takes more than two lines"
-
-
-def test_the_theme_is_kept(opened, address):
-    page = opened(address)
-    page.get_by_role("button", name="Dark").click()
-    page.goto("about:blank")
-    page.goto(address)
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-
-
 def test_keys_play_outside_the_board(opened, address):
     page = opened(address)
     ended(page)
@@ -833,49 +596,6 @@ def test_keys_play_outside_the_board(opened, address):
     page.get_by_role("button", name="Pause").wait_for()
     page.keyboard.press(" ")
     page.get_by_role("button", name="Play").wait_for()
-
-
-def test_a_disabled_button_keeps_the_focus(opened, address):
-    page = opened(address)
-    ended(page)
-    page.get_by_role("button", name="First step").click()
-    assert page.get_by_role("button", name="First step").get_attribute("aria-disabled") == "true"
-    assert page.evaluate("document.activeElement.id") == "first"
-
-
-def test_the_verdict_is_written_once(opened, address):
-    page = opened(address)
-    ended(page)
-    page.evaluate("""() => {
-        window.changes = 0;
-        const observer = new MutationObserver((changes) => (window.changes += changes.length));
-        const every = { childList: true, subtree: true, characterData: true };
-        observer.observe(document.querySelector(".outcome"), every);
-    }""")  # fmt: skip
-    for step in (3, 4, 5):
-        at(page, step)
-    assert page.evaluate("window.changes") == 0
-    page.get_by_role("button", name="Last step").click()
-    until(page, "window.changes > 0")
-
-
-def test_a_larger_puzzle_takes_a_larger_model(opened, page_file):
-    page = opened(f"{page_file}#watch")
-    ended(page)
-    settings(page)
-    text, words = page.get_by_label("Puzzle", exact=True), page.locator("#puzzle-words")
-    text.fill("12")
-    page.get_by_role("button", name="Use").click()
-    assert "The board keeps its puzzle." in words.inner_text()
-    assert text.get_attribute("aria-invalid") == "true"
-    text.fill("x" * 81)
-    page.get_by_role("button", name="Use").click()
-    assert '"x" in row 1 column 1: must be 1 to 9' in words.inner_text()
-    assert page.get_by_label("Model").first.input_value() == "sudoku-6-scdm"
-    text.fill("1" + "." * 80)
-    page.get_by_role("button", name="Use").click()
-    assert page.get_by_label("Model").first.input_value() == "sudoku-9-scdm"
-    assert (count(page, "given"), text.get_attribute("aria-invalid")) == (1, None)
 
 
 def test_one_file_decodes_offline(opened, page_file):

@@ -24,13 +24,6 @@ def rows(page):
     return [row.split("\t") for row in page.locator("#points tbody tr").all_inner_texts()]
 
 
-def looks(page):
-    """The entries of the legend, with their colors and marks."""
-    return page.locator("#curve-legend li").evaluate_all(
-        "all => all.map((one) => [one.textContent, one.querySelector('path').outerHTML])"
-    )
-
-
 def run(page, samples):
     """Measures a curve to its end."""
     page.get_by_label("Samples").fill(str(samples))
@@ -89,23 +82,3 @@ def test_curve_in_the_page_is_that_of_python(opened, page_file):
     assert dict(row[1:3] for row in rows(page) if "stored" not in row[0]) == counts
     words = page.locator("#curve-words").inner_text()
     assert words.startswith("Measured sudoku-6-scdm, top-prob, k = 4. n = 0: ")
-
-
-def test_curve_keeps_colors_and_refuses_more_than_fit(opened, page_file):
-    page = opened(f"{page_file}#curve")
-    before = looks(page)
-    for seed in range(5):
-        page.locator("#curve-seed").fill(str(seed))
-        run(page, 1)
-        assert looks(page)[: len(before)] == before
-        before = looks(page)
-    assert page.get_by_role("button", name="Run").get_attribute("aria-disabled") == "true"
-    assert "10 curves are shown. Remove one" in page.locator("#curve-full").inner_text()
-    page.get_by_role("button", name="Remove sudoku-6-mdm").click()
-    assert looks(page) == [entry for entry in before if "mdm" not in entry[0]]
-    assert page.get_by_role("button", name="Run").get_attribute("aria-disabled") == "false"
-    page.get_by_label("Measure").select_option("solved")
-    page.get_by_label("Measure").select_option("sampled")
-    assert len(looks(page)) == 9
-    page.get_by_role("button", name="Clear").click()
-    assert rows(page) == []

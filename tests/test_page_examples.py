@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -15,7 +14,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import watched
 from latent_tokens.page.curves import curves
 from latent_tokens.storage import sha256_of
-from latent_tokens.trace.boards import COMPARISONS, chosen, measured, measured_for
+from latent_tokens.trace.boards import COMPARISONS, chosen, measured
 from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, compared, measure, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
@@ -54,13 +53,6 @@ def test_example_labels_are_the_verdicts_of_the_model(task):
             n: trace(DecodeRequest(model, problem, setting))["end"]["right"] for n, setting in decodes.items()
         } == example["solved"]
         assert example["kind"] == KINDS[example["solved"]["0"], example["solved"]["all"]]
-
-
-def test_examples_belong_to_these_weights_only(tmp_path):
-    task = TASKS["sudoku-6"]
-    assert measured_for(task, BUNDLED / "sudoku-6-scdm" / "model.safetensors") == measured()["sudoku-6"]
-    assert measured_for(task, BUNDLED / "sudoku-6-mdm" / "model.safetensors") is None
-    assert measured_for(TASKS["sudoku-4"], BUNDLED / "sudoku-6-scdm" / "model.safetensors") is None
 
 
 def test_solved_in_a_batch_is_what_a_single_decode_is():
@@ -193,19 +185,6 @@ def test_cost_of_stored_puzzles_is_that_of_a_decode():
     (point,) = (point for point in curve["points"] if point["latents"] == "4")
     end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
     assert end["processed"] == point["processed"]
-
-
-def test_a_release_runs_every_script_that_records_the_weights():
-    """They are tried with few puzzles by DEMO=smoke."""
-    recording = [
-        f"{path.relative_to(ROOT)} --scale smoke"
-        for path in (ROOT / "scripts").glob("*.py")
-        if "sha256_of(BUNDLED" in path.read_text()
-    ]
-    assert len(recording) == 1
-    command = ["make", "-n", "release-models", "DEMO=smoke"]
-    commands = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert all(script in commands for script in (*recording, "--every-method --precision fp32 --scale smoke"))
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from helpers.page import (
     until,
     verdicts,
 )  # fmt: skip
-from latent_tokens import METHODS, SIZES, TASKS, Transformer, save_pretrained
+from latent_tokens import METHODS, SIZES, TASKS, Transformer
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
@@ -135,21 +135,6 @@ def test_trace_page_opens_on_the_recorded_decodes(opened, six, tmp_path):
     assert page.locator("#step").inner_text() == "Step 20 of 20"
     page.get_by_role("button", name="Compare two settings").click()
     assert page.locator(".lane h2").inner_text().endswith("temperature 1")
-
-
-@pytest.mark.slow
-def test_trace_page_of_other_weights_has_no_measured_example(opened, six, tmp_path):
-    net = Transformer(SIZES["pico"], six.task.vocab_size, six.task.length)
-    net.method = METHODS["scdm"]
-    save_pretrained(net, tmp_path / "run")
-    net.folder = tmp_path / "run"
-    own = LoadedModel(six.name, net, six.task)
-    file = tmp_path / "trace.html"
-    file.write_text(page_with([decoded(own, SIX)], models=[own]))
-    page = opened(file.as_uri())
-    ended(page)
-    assert not page.get_by_role("tab", name="One cell").is_visible()
-    assert not page.get_by_role("tab", name="Race").is_visible()
 
 
 @pytest.mark.slow

@@ -3,49 +3,25 @@
 import json
 import re
 import shutil
-from dataclasses import fields, make_dataclass, replace
-from itertools import permutations
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from latent_tokens.configs import (
-    MAY_CHANGE_ON_RESUME,
-    DataConfig,
-    EvalConfig,
-    ReproduceConfig,
-    TrainConfig,
-)
+from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, ReproduceConfig, TrainConfig
 from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.paper import reproduce as reproduce_module
 from latent_tokens.paper.claims import claims, claims_table, verdict
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
-from latent_tokens.paper.figures import draw_text
 from latent_tokens.paper.plan import plan
-from latent_tokens.paper.recipes import (
-    data_content,
-    evaluation_content,
-    hash_of,
-    of_cells,
-    recipes,
-    training_content,
-    without_none,
-)
-from latent_tokens.paper.reference import (
-    AR_MTP,
-    ARM_ON_COUNTDOWN_EPOCHS,
-    DATA_SETS,
-    TEXT,
-    TOP_PROB,
-    UNIFORM,
-)
+from latent_tokens.paper.recipes import data_content, evaluation_content, of_cells, recipes, training_content
+from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, TEXT, TOP_PROB, UNIFORM
 from latent_tokens.paper.reproduce import report_of, reproduce, write_all
-from latent_tokens.paper.run import check_together, held_out, measured, nats_above, run, train
+from latent_tokens.paper.run import check_together, held_out, measured, nats_above
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import Line, lines, markdown, printed, text_markdown
+from latent_tokens.paper.tables import Line, lines, printed
 from latent_tokens.storage import read_lines
-from latent_tokens.training.step import keep_if_best
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 RUNS = Path("runs/paper")
@@ -166,59 +142,13 @@ def test_every_experiment_runs(done, name):
     assert len(tables[name].splitlines()) == len(dict.fromkeys(EXPERIMENTS[name].cells(SCALES["smoke"]))) + 6
 
 
-def test_reproduce_computes_nothing_twice(few, monkeypatch):
+def test_reproduce_computes_nothing_twice(few):
     config, tables = few
     rows = (config.out / "smoke" / "rows.jsonl").read_text()
     names = [json.loads(line)["recipe"] for line in rows.splitlines()]
     assert len(names) == len(set(names))
-    monkeypatch.setattr("latent_tokens.paper.run.fit", None)
-    monkeypatch.setattr("latent_tokens.paper.run.evaluate", None)
     assert reproduce(config) == tables["table-1"]
     assert (config.out / "smoke" / "rows.jsonl").read_text() == rows
-
-
-@pytest.mark.slow
-def test_reproduce_all_prints_the_table_of_each_experiment(done, monkeypatch):
-    config, tables = done
-    monkeypatch.setattr("latent_tokens.paper.run.fit", None)
-    monkeypatch.setattr("latent_tokens.paper.run.evaluate", None)
-    assert reproduce(replace(config, experiment="all")) == "\n".join(tables.values())
-
-
-def test_a_stopped_recipe_gives_the_row_of_an_undisturbed_one(few, tmp_path, monkeypatch):
-    config, _ = few
-    (first, *_) = recipes("table-1", "smoke", config.runs)
-    (again, *_) = recipes("table-1", "smoke", tmp_path)
-    assert first.hash == again.hash
-    results = tmp_path / "rows.jsonl"
-
-    def stop(begun, found):
-        if begun.state.step == begun.config.steps:
-            raise InterruptedError
-        keep_if_best(begun, found)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.training.loop.keep_if_best", stop)
-        with pytest.raises(InterruptedError):
-            run([again], results)
-    assert not results.is_file()
-    assert [work.state for work in plan([again], results)] == ["begun"]
-    train(again)
-    assert [work.state for work in plan([again], results)] == ["trained"]
-    (row,) = run([again], results)
-    assert [work.state for work in plan([again], results)] == ["done"]
-    whole = next(
-        json.loads(line)
-        for line in (config.out / "smoke" / "rows.jsonl").read_text().splitlines()
-        if first.hash in line
-    )
-    every = {
-        key
-        for key in whole
-        if "seconds" not in key
-        and key not in ("samples_per_second", "made_with", "trained_with", "row_sha256")
-    }
-    assert {key: row[key] for key in every} == {key: whole[key] for key in every}
 
 
 @pytest.mark.parametrize("what", ["weights_sha256", "data_sha256", "problems_sha256"])
@@ -280,21 +210,6 @@ def test_a_model_may_be_trained_from_more_seeds():
         ReproduceConfig("table-1", seeds=0)
 
 
-def test_recipe_stopped_before_it_began_starts_again(tmp_path, monkeypatch):
-    """The next attempt does not mistake the directory for another run."""
-    (recipe, *_) = recipes("table-1", "smoke", tmp_path)
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("latent_tokens.processes.join", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run([recipe], tmp_path / "rows.jsonl")
-    (row,) = run([recipe], tmp_path / "rows.jsonl")
-    assert row["recipe"] == recipe.hash
-
-
 def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
     """Return a line of a table with a value for each seed."""
     metric = "soft_loss" if task == "sudoku-large" else "valid"
@@ -306,11 +221,7 @@ def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
 def test_claim_takes_three_seeds_that_agree():
     low = line_of([40.0, 41.0, 42.0])
     high = line_of([50.0, 51.5, 51.0], samples=20_000)
-    assert verdict(high, line_of([40.0, 41.0, 42.0], samples=20_000)) == (
-        "+9.8 (+7.9 to +11.7)",
-        "t",
-        "yes",
-    )
+    assert verdict(high, line_of([40.0, 41.0, 42.0], samples=20_000)) == ("+9.8 (+7.9 to +11.7)", "t", "yes")
     assert verdict(low, high)[2] == "no, the reverse"
     assert verdict(line_of([70.0, 41.0, 42.0]), low)[1:] == ("t", "undecided")  # the seeds do not agree
     assert verdict(line_of([], ()), low) == ("", "", "not run")
@@ -433,24 +344,6 @@ def test_claims_compare_the_same_seeds_of_the_same_weights():
         claims_table("cpu", RUNS, changed)
 
 
-def test_claims_on_text_are_those_of_the_evaluator():
-    verdicts = claims_table("cpu", RUNS, measured(ROWS), evaluator="trigrams").splitlines()
-    (line,) = (line for line in verdicts if line.startswith("| text | mdm < esolm n=0 |"))
-    assert "| not run | not run |" in line
-
-
-def test_chance_level_of_zebra():
-    table = markdown(lines(recipes("table-ar-mtp", "cpu", Path("runs")), {}), "table-ar-mtp")
-    assignments = (
-        len(list(permutations(range(3)))) ** 3
-    )  # an order of three values for each of three attributes
-    rows = [row for row in table.splitlines() if row.startswith("| zebra-compact-3 |")]
-    assert len(rows) == 4
-    assert all(f"| not run | {100 / assignments:.2f} |" in row for row in rows)
-    assert "Chance is a random assignment" in table
-    assert "| chance |" not in markdown(lines(recipes("figure-1", "cpu", Path("runs")), {}), "figure-1")
-
-
 def test_hash_of_every_stored_result_is_a_listed_recipe():
     listed = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs/paper"))}
     rows = read_lines(Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl")
@@ -465,17 +358,6 @@ NO_INFLUENCE = {
     DataConfig: ("out", "processes"),
 }
 CONTENTS = {TrainConfig: training_content, EvalConfig: evaluation_content, DataConfig: data_content}
-
-
-@pytest.mark.parametrize("config", CONTENTS)
-def test_hash_does_not_depend_on_a_new_setting_of_none(config):
-    """A config class with one more field has the same content, and an entry of None the same hash."""
-    later = make_dataclass("Later", [("later", type(None), None)], bases=(config,), frozen=True)
-    arguments = {TrainConfig: ("sudoku-4", "mdm"), EvalConfig: (), DataConfig: ("sudoku-4",)}[config]
-    content = CONTENTS[config](config(*arguments))
-    assert CONTENTS[config](later(*arguments)) == content
-    assert hash_of(without_none({**content, "later": None})) == hash_of(content)
-    assert hash_of(without_none({**content, "later": 1})) != hash_of(content)
 
 
 @pytest.mark.parametrize("config", CONTENTS)
@@ -503,35 +385,6 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
         re.M,
     )
     assert not (tmp_path / "runs").exists()
-
-
-def test_recipes_without_results_have_no_rows():
-    asked = recipes("table-ar-mtp", "cpu", Path("runs"))
-    assert len(asked) == 4 * 4 * 3
-    assert all(not line.rows for line in lines(asked, {}))
-    assert len({recipe.hash for recipe in asked}) == len(asked)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_recipes_of_the_published_setting(name):
-    for recipe in recipes(name, "paper", Path("runs")):
-        if recipe.cell.task == "text":
-            assert recipe.imported
-            assert (recipe.evaluator, recipe.training.folder.name) == (
-                "gpt2-large",
-                f"text-{recipe.cell.method}-imported",
-            )
-            continue
-        about = DATA_SETS[recipe.cell.task]
-        assert (recipe.training.size, recipe.data.num_train, recipe.data.padding) == (
-            about.size,
-            about.num_train,
-            "paper",
-        )
-        epochs = recipe.training.steps * recipe.training.batch_size / about.num_train
-        assert epochs == pytest.approx(
-            40 if (recipe.cell.task, recipe.cell.method) == ("countdown", "arm") else about.epochs, rel=1e-3
-        )
 
 
 COMMITTED = sorted((Path(__file__).parents[1] / "results").glob("*/*.md"))
@@ -579,31 +432,6 @@ def test_gain_of_latents_is_paired_by_sequence():
         1
     ] == float("inf")
     assert nats_above({}, first) is None
-
-
-def test_caption_of_text_names_its_training_seeds(few, tmp_path):
-    """The mean of two seeds has no interval over texts."""
-    config, _ = few
-    rows = measured(config.out / "smoke" / "rows.jsonl")
-    shown = lines(recipes("figure-text", "smoke", config.runs, evaluator="trigrams"), rows)
-    twice = [replace(line, rows=(*line.rows, {**line.rows[0], "train_seed": 1})) for line in shown]
-    captions = {
-        "95% intervals over texts or held-out sequences, one training seed": shown,
-        "means of 2 training seeds": twice,
-    }
-    for caption, drawn in captions.items():
-        paths = draw_text(drawn, "figure-text", "a command", tmp_path / "text")
-        assert f", {caption}" in paths[1].read_text()
-
-
-def test_text_table_has_seconds_and_speedups_on_equal_hardware():
-    """83.485 / 3.755 is 22.2, 83.485 / 26.352 is 3.2, and the paper's 752.06 / 33.33 is 22.6."""
-    mdm, esolm, scdm = lines(recipes("table-text", "cpu", Path("runs")), measured(ROWS))
-    table = text_markdown([mdm, esolm, scdm], "table-text").splitlines()[2:5]
-    timed = ("83.485 | 1.0x | 1.0x", "3.755 | 22.2x | 22.6x", "26.352 | 3.2x | ")
-    assert [cells in row for cells, row in zip(timed, table, strict=True)] == [True] * 3
-    elsewhere = replace(mdm, rows=tuple({**row, "threads": 2} for row in mdm.rows))
-    assert " | 3.755 |  | 22.6x | " in text_markdown([elsewhere, esolm], "table-text")
 
 
 def test_text_table_has_a_line_per_seed_and_needs_imports(few):

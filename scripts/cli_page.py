@@ -43,7 +43,7 @@ def section(name: str) -> str:
     lines = [
         f"## {name}",
         "",
-        text.strip(),
+        "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n")),
         "",
         f"    latent-tokens {name} {positionals}".rstrip() + " [OPTIONS]",
         "",

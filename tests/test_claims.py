@@ -4,8 +4,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import pytest
-
 from helpers.documentation import ROOT
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.claims import claims_table, decided, models_of, overview
@@ -47,12 +45,6 @@ def test_an_open_claim_names_its_models_and_command():
     assert of_text.endswith("`latent-tokens reproduce figure-text --scale cpu --seeds 3` |")
 
 
-def test_claims_on_fewer_seeds_than_they_need_ask_for_the_missing_ones_only():
-    assert "no claim: 2 seeds" in claims_table("cpu", RUNS, STORED, seeds=2)
-    without_any = claims_table("cpu", RUNS, {})
-    assert "| not run | mdm, sidm (0, 1, 2): `latent-tokens reproduce table-1 --scale cpu` |" in without_any
-
-
 def test_the_overview_has_each_claim_once_per_task():
     listed = decided("cpu", RUNS, STORED, None, ROWS)
     headings, *table = overview(listed)
@@ -69,12 +61,6 @@ def test_the_page_has_the_table_of_the_stored_results():
     page = results_page.PAGE.read_text(encoding="utf-8")
     assert results_page.filled(page) == page
     assert results_page.filled(page.replace("| mdm > sidm", "| sidm > mdm", 1)) == page
-
-
-def test_claims_without_results_name_the_directory(tmp_path):
-    with pytest.raises(ValueError, match=r"out=.*resluts: .* has no results\. Name the directory"):
-        reproduce(ReproduceConfig("claims", out=tmp_path / "resluts"))
-    assert not list(tmp_path.iterdir())
 
 
 def test_stored_claims_are_those_of_the_rows(tmp_path):

@@ -16,7 +16,6 @@ from latent_tokens import (
     generate,
 )
 from latent_tokens.tasks import Examples
-from latent_tokens.tasks.zebra.clues import CLUE_END
 
 NAMES = ["zebra-compact-3", "zebra-compact-4"]
 CLUES = (
@@ -36,14 +35,6 @@ def test_puzzles_keys_and_splits_are_those_of_zebra(name):
     assert (task.splits(compact) == task.zebra.splits(puzzles)).all()
     assert set(task.score(compact.tokens[:20], compact.take(slice(20)))["exact"]) == {1}
     assert task.decode(compact.tokens[0]) == task.zebra.decode(puzzles.tokens[0])
-
-
-def test_keys_are_those_of_zebra_3():
-    same = TASKS["zebra-3"].generate(50, seed=1)
-    assert (
-        TASKS["zebra-compact-3"].keys(TASKS["zebra-compact-3"].generate(50, seed=1))
-        == TASKS["zebra-3"].keys(same)
-    ).all()
 
 
 def test_tokens_of_an_example_by_hand():
@@ -91,14 +82,6 @@ def test_text_of_too_many_clues_is_refused():
     many = f"{CLUES} {CLUES} {CLUES} 0 1 2"
     with pytest.raises(ValueError, match=r"12 clues.*room for 9"):
         task.encode(many)
-
-
-def test_no_puzzle_is_left_out_for_its_number_of_clues():
-    for name in NAMES:
-        task = TASKS[name]
-        clues = (task.zebra.generate(5_000, seed=2).tokens == CLUE_END).sum(1)
-        assert clues.max() <= task.max_clues
-        assert len(task.generate(5_000, seed=2)) == 5_000
 
 
 class Pairs(TaskBase):

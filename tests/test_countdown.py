@@ -6,17 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import given, strategies as st
 
 from latent_tokens import METHODS, TASKS
 from latent_tokens.configs import TrainConfig
-from latent_tokens.tasks import Examples, configured, described, description
+from latent_tokens.tasks import configured, described, description
 from latent_tokens.tasks.countdown import (
     CHARACTERS,
     EOS,
     HELD_OUT_TARGETS,
     PAD,
-    Countdown,
     answer_text,
     first_solution,
     longest_answer,
@@ -94,27 +93,6 @@ def test_longest_answer_fits_exactly(name, example):
     assert row.tokens[0, row.lengths[0] - 1] == EOS
 
 
-@given(st.integers(3, 5), st.integers(0, 999))
-def test_no_answer_is_longer_than_the_longest(numbers, seed):
-    """Walk at random over pairs and operations. An answer that reaches a target is within the bound."""
-    rng = np.random.default_rng(seed)
-    task = Countdown("any", numbers)
-    answers = [texts(row)[1] for row in task.generate(5, seed).tokens]
-    for _ in range(200):
-        left, equations = list(rng.integers(60, 100, numbers)), []
-        while len(left) > 1:
-            a, b = sorted(int(left.pop(rng.integers(len(left)))) for _ in range(2))[::-1]
-            options = {"+": a + b, "*": a * b, "-": a - b}
-            if b and a % b == 0:
-                options["/"] = a // b
-            operation = str(rng.choice(sorted(options)))
-            equations.append(f"{a}{operation}{b}={options[operation]}")
-            left.append(options[operation])
-        if left[0] <= 100:
-            answers.append(",".join(equations))
-    assert max(map(len, answers)) <= longest_answer(numbers)
-
-
 def test_answer_length_is_described_and_has_no_pad():
     task = configured("countdown-4", {"answer_length": 47})
     assert (task.length, task.room, task.pad) == (64, 47, None)
@@ -143,17 +121,6 @@ def test_training_from_left_to_right_masks_no_pad_first():
     assert not (first["ar-mtp", PAD] == PAD).any()
     assert (first["ar-mtp", None] == PAD).mean() > 0.2
     assert (first["scdm", PAD] == first["scdm", None]).all()
-
-
-def test_pads_before_the_end_of_an_answer_are_not_counted():
-    tokens = np.array([[1, PAD, PAD, PAD, 1, 2, 3, PAD]] * 64, np.uint8)  # four given tokens
-    examples = Examples.of(tokens, 4)
-    config = TrainConfig("countdown-3", "ar-mtp")
-    layout = draw_examples(examples, METHODS["ar-mtp"], config, 20, 0, 0, PAD).layout
-    assert set(layout.num_clean.tolist()) == {4, 5, 6}
-    tokens[:, 4:] = PAD
-    layout = draw_examples(examples, METHODS["ar-mtp"], config, 20, 0, 0, PAD).layout
-    assert set(layout.num_clean.tolist()) == {4}
 
 
 def reachable(numbers):
@@ -219,13 +186,6 @@ def test_lenient_and_strict_judges(answer, lenient, strict):
     assert (FOUR.verify(tokens[0]) == []) == strict
 
 
-def test_strict_asks_for_the_given_numbers_and_lets_results_lie():
-    """D-19, correct answers: each given or computed number at most once, and all given numbers."""
-    tokens = with_answer(FOUR, "10,20,30,40,70", "10+20=30,30+40=70")
-    assert FOUR.score(tokens)["strict"] == 1
-    assert FOUR.verify(with_answer(FOUR, "10,20,30,40,70", "30+40=70")[0]) == ["10, 20 not used"]
-
-
 @pytest.mark.parametrize(
     ("answer", "faults"),
     [
@@ -259,17 +219,6 @@ def test_one_changed_digit_is_always_caught(padding, seed, data):
     assert task.score(tokens, examples)["exact"] == 0
 
 
-@given(seed=st.integers(0, 2_000), data=st.data())
-def test_changed_number_or_target_of_the_problem_is_caught(seed, data):
-    tokens = FOUR.generate(1, seed).tokens[0].copy()
-    problem, answer = texts(tokens)
-    numbers = [int(number) for number in problem.split(",")]
-    which, new = data.draw(st.integers(0, 4)), data.draw(st.integers(10, 99))
-    assume(numbers[which] != new)
-    numbers[which] = new
-    assert FOUR.verify(with_answer(FOUR, ",".join(map(str, numbers)), answer)[0])
-
-
 def test_held_out_targets_are_in_the_test_alone():
     examples = FIVE.generate(1_500, seed=0)
     targets = np.array([int(texts(row)[0].rsplit(",", 1)[1]) for row in examples.tokens])
@@ -287,13 +236,6 @@ def test_the_order_of_numbers_does_not_matter_to_the_key():
     one, same, other, another = keys.values()
     assert one == same
     assert len({one, other, another}) == 3
-
-
-def test_the_papers_length_filters_and_ours_does_not():
-    paper = replace(FIVE, padding="paper")
-    kept = [len(task.generate(2_000, seed=0).tokens) for task in (FIVE, paper)]
-    assert kept[0] == 2_000
-    assert 0.95 < kept[1] / 2_000 < 0.995  # 2.15 % of Ye et al.'s are longer than 64
 
 
 def test_drawn_as_a_person_would():
@@ -319,8 +261,3 @@ def test_drawn_as_a_person_would():
 def test_a_problem_that_cannot_be_read_says_why(text, message):
     with pytest.raises(ValueError, match=message):
         FOUR.encode(text)
-
-
-def test_count_solutions():
-    assert FOUR.count_solutions(FOUR.encode("86,28,13,31,96")) == 1
-    assert FOUR.count_solutions(FOUR.encode("1,1,1,1,99")) == 0

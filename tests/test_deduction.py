@@ -58,32 +58,6 @@ def answer(cells, unit_of):
     return solution
 
 
-def by_singles(cells, unit_of):
-    """Return the cells that naked and hidden singles fill, one at a time, by sets."""
-    cells = cells.tolist()
-    side = int(len(cells) ** 0.5)
-    members = [[cell for cell in range(len(cells)) if u in unit_of[cell]] for u in range(3 * side)]
-
-    def single():
-        fits = {
-            cell: set(range(side)) - {cells[other] for u in unit_of[cell] for other in members[u]}
-            for cell in range(len(cells))
-            if cells[cell] < 0
-        }
-        for cell, digits in fits.items():
-            if len(digits) == 1:
-                return cell, digits.pop()
-        for unit, digit in product(members, range(side)):
-            places = [cell for cell in unit if digit in fits.get(cell, ())]
-            if len(places) == 1:
-                return places[0], digit
-        return None
-
-    while found := single():
-        cells[found[0]] = found[1]
-    return np.array(cells, np.int16)
-
-
 @given(SMALL, SEEDS, st.integers(0, 81))
 def test_deduced_cells_equal_the_solution(box, seed, tries):
     unit_of = UNITS[box]
@@ -92,17 +66,6 @@ def test_deduced_cells_equal_the_solution(box, seed, tries):
     found = solution >= 0
     assert (solution[found] == board[found]).all()
     assert complete == found.all()
-
-
-@given(SMALL, SEEDS, st.integers(0, 81))
-def test_deduction_includes_all_singles(box, seed, tries):
-    unit_of = UNITS[box]
-    puzzle = dug(filled(unit_of, seed), unit_of, seed, tries)
-    complete, solution = deduced(puzzle, unit_of)
-    singles = by_singles(puzzle, unit_of)
-    found = singles >= 0
-    assert (solution[found] == singles[found]).all()
-    assert complete or not found.all()
 
 
 @given(
@@ -252,7 +215,6 @@ def test_a_puzzle_that_needs_the_strategy_is_solved(line):
     complete, solution = deduced(puzzle, UNITS[3, 3])
     assert complete
     assert (solution == answer(puzzle, UNITS[3, 3])).all()
-    assert (by_singles(puzzle, UNITS[3, 3]) < 0).any()
 
 
 def read(name):
@@ -275,15 +237,6 @@ def test_easy_puzzles_yield_and_hard_ones_do_not(name, solved, of):
     assert (sum(complete for _, complete, _ in results), len(results)) == (solved, of)
 
 
-def test_the_largest_board_comes_back():
-    row, column = np.divmod(np.arange(36**2), 36)
-    board = ((row % 6 * 6 + row // 6 + column) % 36).astype(np.int16)
-    cells = np.where(np.random.default_rng(0).random(len(board)) < 0.2, np.int16(-1), board)
-    complete, solution = deduced(cells, UNITS[6, 6])
-    assert complete
-    assert (solution == board).all()
-
-
 CONTRADICTIONS = {
     "twice in a row": (["1..1"], 1),
     "no digit left for a cell": ([".12.", "3...", "4..."], 4),
@@ -299,9 +252,3 @@ def test_a_contradiction_ends_it_and_nothing_wrong_is_written(rows, count):
     complete, solution = deduced(cells, UNITS[{4: (2, 2), 9: (3, 3)}[side]])
     assert not complete
     assert (solution >= 0).sum() == count
-
-
-def test_several_solutions_are_not_solved():
-    complete, solution = deduced(np.full(16, -1, np.int16), UNITS[2, 2])
-    assert not complete
-    assert (solution < 0).all()

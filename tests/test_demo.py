@@ -15,7 +15,6 @@ import torch
 from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS
-from latent_tokens.cli import main
 from latent_tokens.configs import DemoConfig, TrainConfig
 from latent_tokens.evaluation.evaluate import evaluate_in_parallel
 from test_training import tiny_run
@@ -80,22 +79,6 @@ def test_a_wrong_number_of_threads_is_refused(threads):
             config()
     with pytest.raises(ValueError, match=f"threads={threads}: must be"):
         DemoConfig(threads=threads)
-
-
-@pytest.mark.parametrize("wrong", [{"scale": "tiny"}, {"precision": "fp16"}, {"seed": -1}])
-def test_demo_refuses_an_unknown_value(wrong):
-    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}="):
-        DemoConfig(**wrong)
-
-
-def test_demo_takes_the_text_of_a_directory():
-    assert DemoConfig("runs/demo").out == Path("runs/demo")
-
-
-def test_threads_are_an_option_of_three_commands(tmp_path, capsys):
-    for command in ("train sudoku-4 scdm", "evaluate sudoku-6-scdm", "demo"):
-        assert main([*command.split(), "--threads", "0", "--out", str(tmp_path / "run")]) == 2
-        assert capsys.readouterr().err.startswith("latent-tokens: --threads 0: must be a whole number from 1")
 
 
 def test_the_demo_needs_no_extra():

@@ -56,15 +56,6 @@ def test_examples_convert_to_a_hugging_face_data_set():
     assert rows[1]["tokens"] == TASK.generate(3, 0).tokens[1].tolist()
 
 
-def test_split_without_examples_is_empty():
-    assert len(dataset(TASK, "test", 0)) == 0
-
-
-def test_unknown_split_names_the_closest():
-    with pytest.raises(ValueError, match=r"split=trian: must be one of .* Did you mean train"):
-        dataset(TASK, "trian", 2)
-
-
 @pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3"])
 def test_tasks_take_tensors_arrays_and_lists(name):
     task = TASKS[name]

@@ -5,9 +5,6 @@ import importlib.util
 import json
 import re
 import sys
-from collections import Counter
-from functools import partial
-from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +12,9 @@ import pytest
 import torch
 
 from helpers.documentation import ROOT
-from helpers.oracle import Oracle, small_joint
-from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, PolicyInput, evaluate, from_pretrained
-from latent_tokens.core.sampling import generate
+from latent_tokens import TASKS, Decoding, PolicyInput, from_pretrained
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper.tables import interval_over_seeds
-from latent_tokens.tasks import configured
 
 RESEARCH = ROOT / "research"
 FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
@@ -42,7 +36,6 @@ predictions = script_of("predictions")
 timing = script_of("timing")
 latent_choice = script_of("latent-choice")
 nats = script_of("nats")
-worth = script_of("worth")
 confidence = script_of("confidence")
 tables = sys.modules["tables"]
 
@@ -67,13 +60,6 @@ def test_rows_are_those_of_the_checksums():
     for line in (RESEARCH / "SHA256SUMS").read_text().splitlines():
         checksum, name = line.split("  ")
         assert hashlib.sha256((RESEARCH / name).read_bytes()).hexdigest() == checksum
-
-
-def test_every_row_is_stored_once():
-    paths = [*RESEARCH.glob("*/rows.jsonl"), tables.OF_PAPER]
-    recipes = Counter(row["recipe"] for path in paths for row in read_results(path) if "recipe" in row)
-    assert max(recipes.values()) == 1
-    assert recipes.total() >= 1018
 
 
 def intervals_in(text):
@@ -125,71 +111,7 @@ def test_a_stored_model_is_that_of_rows(path):
 # Dead ends and predictions: what the watchers count.
 
 
-def test_a_board_dies_where_its_last_solution_is_lost(nano):
-    """The counts are computed again board by board: a sample is valid if it never lost its last answer."""
-    nano.method = METHODS["mdm"]
-    row = tables.watched(nano, TASK, dead_ends.DeadEnds(TASK), candidates=3, num_samples=12, batch_size=5)
-    found = row["dead_ends"]
-    assert (found[0]["alive"], found[0]["died"]) == (12, 0)  # a single cell never contradicts
-    assert all(after["alive"] == before["alive"] - before["died"] for before, after in pairwise(found))
-    num_lost = sum(record["died"] for record in found)
-    assert 12 - num_lost == row["valid"] / 100 * 12
-    assert all(1 / 4 <= record["sure"] <= 1 for record in found)
-    assert sum(map(float, dead_ends.lost([row]))) == pytest.approx(100 * num_lost / 12, abs=0.2)
-
-
-def test_foresight_counts_each_latent_once(nano):
-    nano.method = METHODS["scdm"]
-    settings = {"latents": ("all",), "candidates": 2, "num_samples": 6, "batch_size": 4}
-    row = tables.watched(nano, TASK, predictions.Foresight(), **settings)
-    (plain,) = evaluate(nano, TASK, **settings)
-    found = row["foresight"]
-    num_seen = sum(record["seen"] for record in found)
-    assert [record["steps"] for record in found] == list(range(1, 16))
-    assert num_seen == 6 * sum(left - 2 for left in range(2, 17))
-    assert all(each["hit_right"] <= each["hit"] <= each["seen"] for each in found)
-    assert sum(record["seen_right"] for record in found) == row["valid"] / 100 * num_seen
-    assert row["valid"] == plain["valid"]
-
-
-def test_foresight_of_twins_is_certain_once_one_is_decoded():
-    same = torch.eye(3, dtype=torch.float64)
-    net = Oracle(torch.einsum("ab,cd->abcd", same, same) + 1e-12)
-    tokens = torch.zeros(64, 4, dtype=torch.long)
-    known = torch.zeros_like(tokens, dtype=torch.bool)
-    watched = predictions.Foresight()
-    watched.begin(64, 4)
-    made = generate(net, METHODS["mdm"], tokens, known, Decoding(1), 0, on_step=watched)
-    agrees, ahead = watched.predictions(made.tokens.numpy().astype(np.uint8))
-    order = made.order.numpy()
-    for row in range(64):
-        for step in range(1, 4):
-            for later in range(step + 1, 4):
-                position = order[row, later]
-                assert ahead[row, step, position] == later - step
-                assert agrees[row, step, position] or position ^ 1 not in order[row, :step]
-
-
 # Diversity of boards.
-
-
-def counted(board):
-    """Return the intercalates of one square by a loop over pairs of rows and pairs of columns."""
-    pairs = list(combinations(range(len(board)), 2))
-    return sum(
-        board[first, left] == board[second, right] and board[first, right] == board[second, left]
-        for first, second in pairs
-        for left, right in pairs
-    )
-
-
-@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6", "sudoku-9"])
-def test_intercalates_equal_those_of_a_plain_loop(name):
-    boards = TASKS[name].generate(30, seed=0).tokens
-    side = TASKS[name].side
-    expected = [counted(board) for board in boards.reshape(-1, side, side)]
-    assert confidence.num_intercalates(boards, side).tolist() == expected
-    assert len(set(expected)) > 1
 
 
 def test_intercalates_of_known_squares():
@@ -201,35 +123,6 @@ def test_intercalates_of_known_squares():
     index = np.arange(8)
     klein = index[:, None] ^ index
     assert confidence.num_intercalates(klein.reshape(1, -1), 8).tolist() == [8**2 * 7 // 4]
-
-
-def test_distinct_boards_are_those_without_an_equal():
-    first, second, third = TASK.generate(3, seed=0).tokens
-    assert confidence.share_of_distinct(np.stack([first, second, first, third, first])) == 2 / 5
-    assert confidence.share_of_distinct(np.stack([first, first])) == 0
-
-
-@pytest.mark.parametrize("padding", ["none", "paper"])
-def test_row_has_the_diversity_of_valid_boards(padding):
-    task = configured("sudoku-4", {"padding": padding})
-    boards = task.generate(3, seed=5).tokens
-    watcher = confidence.Diversity(task)
-    for batch in (boards[[0, 1, 1]], boards[[2, 0]]):
-        watcher.end(batch, np.array([True] * (len(batch) - 1) + [False]))
-    row = watcher.measured()
-    assert row["distinct_share"] == 100  # boards 0, 1 and 2: the last of each batch is not valid
-    cells = task.boards(boards).reshape(-1, 4, 4)
-    assert row["intercalates"] == round(np.mean([counted(board) for board in cells]), 4)
-    assert 4 < row["reference_intercalates"] < 12
-
-
-def test_missing_settings_of_bundled_models_are_measured_once(tmp_path):
-    setting = confidence.Setting("sudoku-6-scdm", "entropy", 8, 0)
-    for _ in range(2):
-        confidence.measure(tmp_path / "rows.jsonl", [setting], confidence.Diversity, num_samples=2)
-    (row,) = read_results(tmp_path / "rows.jsonl")
-    assert confidence.setting_of(row) == setting
-    assert row["num_samples"] == 2
 
 
 # Timing and choice of latent tokens.
@@ -257,15 +150,6 @@ def shown_by(adjust, order, clean, latents, tokens=None, net=None):
     return found[0, clean + 1 : clean + 1 + latents].tolist()
 
 
-def test_cells_share_a_unit_by_row_column_or_box():
-    relation = latent_choice.sharing(TASK)
-    assert torch.equal(relation, relation.T)
-    assert relation[0].nonzero().flatten().tolist() == [1, 2, 3, 4, 5, 8, 12]
-    framed = latent_choice.sharing(configured("sudoku-4", {"padding": "paper"}))
-    assert torch.equal(framed[1:17, 1:17], relation)
-    assert framed.sum() == relation.sum()
-
-
 def test_latents_of_a_unit_and_constrained_ones():
     order = [15, 14, 13, 0, *range(1, 13)]
     assert set(shown_by(latent_choice.of_a_unit, order, 3, 7)) == {1, 2, 3, 4, 5, 8, 12}
@@ -275,25 +159,6 @@ def test_latents_of_a_unit_and_constrained_ones():
     order = [5, 9, 13, 10, 0, 1, 2, 3, 4, 6, 7, 8, 11, 12, 14, 15]
     names = ("of a unit", "constrained", "constrained of a unit")
     assert [shown_by(latent_choice.OF_RULES[name], order, 3, 1) for name in names] == [[2], [1], [8]]
-
-
-def test_certain_latents_are_those_of_an_exact_model():
-    """Of three positions, the second is almost certain."""
-    net = Oracle(small_joint() * torch.tensor([1.0, 1e-4, 1e-4])[None, :, None])
-    net.method = METHODS["sidm"]
-    masked = torch.full((1, 3), 3)
-    for sign, wanted in ((1, [1]), (-1, [0])):
-        assert shown_by(partial(latent_choice.certain, sign), [2, 0, 1], 0, 1, masked, net) == wanted
-
-
-def test_rows_name_the_choice_and_the_schedule(nano):
-    nano.method = METHODS["scdm"]
-    for name, adjust in latent_choice.OF_RULES.items():
-        (row,) = evaluate(nano, TASK, EvalConfig(latents=(2,), num_samples=2), adjust=adjust)
-        assert row["latent_policy"] == name
-    adjust = partial(timing.scheduled, "constant")
-    (row,) = evaluate(nano, TASK, EvalConfig(candidates=2, num_samples=2), adjust=adjust)
-    assert row["latents"] == 4
 
 
 @pytest.mark.slow
@@ -312,22 +177,7 @@ def test_models_are_measured_anew(capsys):
 # Exact nats.
 
 
-def test_orders_of_boards_are_permutations_and_one_is_that_of_the_model(pico):
-    pico.method = METHODS["scdm"]
-    tokens = torch.from_numpy(TASK.generate(3, 0).tokens.astype(np.int64))
-    known = torch.zeros_like(tokens, dtype=torch.bool)
-    orders = nats.orders_of(pico, tokens, known, torch.full((3,), 16))
-    for order in orders.values():
-        assert torch.equal(order.sort(1).values, torch.arange(16).expand(3, 16))
-    assert not torch.equal(orders["uniform"], orders["top_prob"])
-
-
 def test_entropy_of_all_4x4_boards():
     """The solver draws each of the 288 boards, nearly equally often."""
     found = nats.entropy_per_cell(TASK, 20_000, 0)
     assert found == pytest.approx(np.log(288) / 16, abs=0.005)
-
-
-def test_difference_of_nats_is_paired_by_sequence():
-    row = {"held_out_nats": [1.0, 3.0], "held_out_tokens": 20}
-    assert worth.difference(row, {**row, "held_out_nats": [2.0, 4.0]}) == "-0.1000 ± 0.0000"

@@ -5,25 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_type_hints
 
-import numpy as np
 import pytest
-import torch
 
-from latent_tokens import METHODS, TASKS, EvalConfig, Size, Transformer, evaluate, from_pretrained
+from latent_tokens import TASKS, EvalConfig, evaluate, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.evaluation.rows import (
-    HASH,
-    SHARES,
-    Row,
-    append_result,
-    read_results,
-    row_hash,
-)
+from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read_results, row_hash
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.run import measured, run
-from latent_tokens.tasks import Examples
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 
@@ -37,12 +27,7 @@ def test_a_row_is_read_as_it_was_written(tmp_path, row):
     path = tmp_path / "rows.jsonl"
     append_result(path, {**row, "by_step": {2: 0.5, 10: 1.0}, "of": (1, 2)})
     (found,) = read_results(path)
-    assert found == {
-        **row,
-        "by_step": {"2": 0.5, "10": 1.0},
-        "of": [1, 2],
-        HASH: row_hash(found),
-    }
+    assert found == {**row, "by_step": {"2": 0.5, "10": 1.0}, "of": [1, 2], HASH: row_hash(found)}
 
 
 def test_row_type_has_every_stored_key_and_every_share():
@@ -50,33 +35,6 @@ def test_row_type_has_every_stored_key_and_every_share():
     assert {key for row in rows for key in row} <= set(get_type_hints(Row))
     assert set(SHARES) < set(get_type_hints(Row))
     assert all(row["units"] == 2 for row in rows)
-
-
-def test_reader_knows_every_share_that_a_task_or_a_text_has():
-    tasks = [TASKS[name] for name in ("sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3")]
-    figures = {name for task in tasks for name in task.score(*scored(task))}
-    assert figures - set(SHARES) == {"soft_loss"}
-
-
-def scored(task):
-    """Answers and the examples that they are compared to, with one position known."""
-    examples = task.generate(2, 0)
-    known = examples.known | (np.arange(task.length) == 1)
-    return examples.tokens, Examples(examples.tokens, known, examples.lengths)
-
-
-@pytest.mark.parametrize("task", ["sudoku-4", "sudoku-6-puzzle", "countdown-3"])
-def test_new_rows_have_every_share_in_percent(task, monkeypatch):
-    """The figures of a row are 100 times the means of the task's scores, except for losses."""
-    torch.manual_seed(0)
-    net = Transformer(Size(16, 2, 2), TASKS[task].vocab_size, TASKS[task].length, "both")
-    net.method = METHODS["sidm"]
-    scores = {"valid": np.array([1, 0.0]), "exact": np.array([0.0, 1]), "lenient": np.ones(2)}
-    scores |= {"cells": np.array([0.5, 1.0]), "soft_loss": np.array([1.5, 2.0])}
-    monkeypatch.setattr(type(TASKS[task]), "score", lambda *_: scores)
-    (row,) = evaluate(net, TASKS[task], EvalConfig(num_samples=2))
-    assert row["units"] == 2
-    assert [row[name] for name in scores] == [50, 50, 100, 75, 1.75]
 
 
 def test_new_rows_name_the_training_run_of_their_model():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from latent_tokens import TASKS, DataConfig, load_data, make_data
-from latent_tokens.tasks.readers import read_plain_pickle, read_source
+from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.zebra.puzzles import read_prompt
 
 PUZZLE, BOARDS, ZEBRA, FOUR = TASKS["sudoku-puzzle"], TASKS["sudoku-9"], TASKS["zebra"], TASKS["countdown-4"]
@@ -114,19 +114,6 @@ def test_shahs_zebra_is_read(tmp_path, protocol):
     assert (read_source(ZEBRA, tmp_path / "scalars.pkl", skip_bad=False)[0].tokens == made.tokens).all()
 
 
-def plain(tmp_path, content):
-    (tmp_path / "x.pkl").write_bytes(content)
-    return read_plain_pickle(tmp_path / "x.pkl")
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_plain_values_come_back_as_they_were(tmp_path, protocol):
-    values = [1, -2.5, "text", None, True, [1, [2, "x"]], 10**30]
-    assert plain(tmp_path, pickle.dumps(values, protocol)) == values
-    scalars = pickle.dumps([np.int16(-7), np.int64(7), np.str_("ab")], protocol)
-    assert plain(tmp_path, scalars)[:2] == [-7, 7]
-
-
 class Command:
     """An object of a malicious pickle: a call that is made when it is read."""
 
@@ -157,11 +144,7 @@ def test_pickle_executes_nothing(tmp_path, call, named, protocol):
         *(argument.format(mark=mark) if isinstance(argument, str) else argument for argument in arguments),
     )
     why = f"it names .*({named}), and only lists, numbers and strings are read"
-    contents = (
-        (evil, why),
-        ([["= LHS", [[1]], evil]], why),
-        (np.array([evil], dtype=object), why),
-    )
+    contents = ((evil, why), ([["= LHS", [[1]], evil]], why), (np.array([evil], dtype=object), why))
     for content, message in contents:
         (tmp_path / "evil.pkl").write_bytes(pickle.dumps(content, protocol))
         with pytest.raises(ValueError, match=rf"pickle refused \(({message})"):
@@ -230,7 +213,6 @@ def test_arrays_of_another_kind_are_refused(tmp_path):
             read_source(PUZZLE, path, skip_bad=True)
 
 
-OTHER = "782936514431758269659241873965872431378514692214693758896125347547389126123467985"
 QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
 SOLUTION = "789251364462937158135468729978316542546872931321549876894725613217693485653184297"
 A = (
@@ -254,28 +236,13 @@ TEXTS = {
     "a csv without its solution": (PUZZLE, "x.csv", CSV, QUIZ, 3, "puzzle of 0 cells: must have 81"),
     "extreme, another solution": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION[:-1]}1,3", 3,
         "puzzle contradicts itself: 1 twice in row 9"),
-    "extreme, solutions swapped": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{OTHER},3", 3,
-        "the solution given is wrong in row 1 column 3"),
     "extreme, a hole in it": (BOARDS, "x.csv", EXTREME, f"mine,{DOTS},.{SOLUTION[1:]},3", 3,
         "the solution given is wrong in row 1 column 1"),
-    "extreme, a cell too few": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS[1:]},{SOLUTION},3", 3,
-        "puzzle of 80 cells: must have 81"),
-    "extreme, several solutions": (PUZZLE, "x.csv", EXTREME, f"mine,{'.' * 81},{SOLUTION},3", 3,
-        "puzzle has several solutions"),
-    "extreme, no solution": (PUZZLE, "x.csv", EXTREME, f"mine,12345678{'.' * 9}9{'.' * 63},{SOLUTION},3", 3,
-        "puzzle has no solution"),
-    "extreme, nothing to solve": (PUZZLE, "x.csv", EXTREME, f"mine,{SOLUTION},{SOLUTION},3", 3,
-        "puzzle has nothing to solve"),
     "extreme, a quote that does not end": (PUZZLE, "x.csv", EXTREME, f'"mine,{DOTS},{SOLUTION},3', 3,
         "puzzle of 0 cells"),
-    "extreme, a letter": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS.replace('8', 'x')},{SOLUTION},3", 3,
-        "'x' in row 1 column 2"),
     "lines": (PUZZLE, "x.txt", f"{QUIZ}\n\n{{bad}}\n", QUIZ[:-1], 3, "puzzle of 80 cells: must have 81"),
     "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2,
         "'x' in row 1 column 2"),
-    "several solutions": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "1" + "." * 80, 2, "several solutions"),
-    "no solution": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", "12345678" + "." * 9 + "9" + "." * 63, 2,
-        "no solution"),
     "zebra": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2,
         "the answer is wrong: not true"),
     "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2,
@@ -286,14 +253,11 @@ TEXTS = {
     "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": [[]]}', 2,
         "1 is not a word of a puzzle"),
     "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "RecursionError"),
-    "a quote": (PUZZLE, "x.csv", CSV, f'"{QUIZ},{SOLUTION}', 3, "puzzle of 163 cells"),
-    "a zebra's table": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace(TABLE, "[1, 2]"), 2, "TypeError"),
     "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2,
         "is wrong: 31-13=19 is not true"),
     "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "Unterminated string"),
     "a number": (FOUR, "x.jsonl", COUNT, "7", 2, "TypeError"),
     "a field": (FOUR, "x.jsonl", COUNT, '{"input": "1,2"}', 2, "KeyError: 'output'"),
-    "a character": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("+", "plus"), 2, "'p' in '86plus28"),
     "other numbers": (FOUR, "x.jsonl", COUNT, '{"input": "1,2,3,4", "output": "1+2=3"}', 2,
         "must be 4 numbers .*countdown-3, countdown-4 and"),
 }  # fmt: skip
@@ -312,49 +276,6 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     read, (fault,) = read_source(task, path, skip_bad=True)
     assert len(read.tokens) == 1
     assert f"{name}, line {line}: " in fault
-
-
-@pytest.mark.parametrize("text", [CSV, EXTREME], ids=["quizzes", "extreme"])
-def test_quoted_columns_of_a_csv_are_read(tmp_path, text):
-    plain = text.replace("{bad}\n", "")
-    (tmp_path / "plain.csv").write_text(plain)
-    (tmp_path / "quoted.csv").write_text(re.sub(r"[^,\n]+", r'"\g<0>"', plain))
-    quoted, unquoted = (
-        read_source(PUZZLE, tmp_path / file, skip_bad=False)[0] for file in ("quoted.csv", "plain.csv")
-    )
-    np.testing.assert_array_equal(quoted.tokens, unquoted.tokens)
-
-
-@pytest.mark.parametrize(
-    ("task", "name", "text"),
-    [
-        (PUZZLE, "X.CSV", CSV),
-        (BOARDS, "X.Csv", EXTREME),
-        (ZEBRA, "X.JSONL", ZEBRAS),
-        (FOUR, "X.JsonL", COUNT),
-    ],
-    ids=["csv", "extreme", "zebra", "countdown"],
-)
-def test_the_case_of_a_file_extension_does_not_matter(tmp_path, task, name, text):
-    for file in (name, name.lower()):
-        (tmp_path / file).write_text(text.replace("{bad}\n", ""))
-    upper, lower = (read_source(task, tmp_path / file, skip_bad=False)[0] for file in (name, name.lower()))
-    np.testing.assert_array_equal(upper.tokens, lower.tokens)
-
-
-def test_a_long_bad_row_is_quoted_in_part(tmp_path):
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"input": "' + "x" * 10**6 + '", "output": ""}')
-    with pytest.raises(ValueError, match=r"x\.jsonl, line 1: problem") as refused:
-        read_source(FOUR, path, skip_bad=False)
-    assert len(str(refused.value)) < 600
-
-
-def test_source_gives_the_requested_number_of_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("latent_tokens.tasks.readers.PART", 2)
-    (tmp_path / "x.txt").write_text(f"{QUIZ}\n" * 7)
-    for most in (1, 2, 3, 4, 5, 7):
-        assert len(read_source(PUZZLE, tmp_path / "x.txt", skip_bad=False, most=most)[0].tokens) == most
 
 
 def test_files_that_are_no_source_are_refused(tmp_path):

@@ -59,16 +59,6 @@ def test_a_sat_solver_agrees_on_validity_and_uniqueness(name):
         assert task.count_solutions(infilling(wrong, known)) == len(clauses.solutions(facts))
 
 
-@pytest.mark.parametrize("source", ["solver", "pattern"])
-@given(seed=st.integers(0, 10**6), cut=st.integers(1, 29))
-def test_examples_do_not_depend_on_the_calls_they_are_made_in(source, seed, cut):
-    task = BOARDS["sudoku-6", source]
-    whole = task.generate(30, seed).tokens
-    parts = [task.generate(cut, seed).tokens, task.generate(30 - cut, seed, first=cut).tokens]
-    assert (np.concatenate(parts) == whole).all()
-    assert (task.generate(30, seed + 1).tokens != whole).any()
-
-
 def test_the_solver_reaches_every_4x4_board():
     assert len(np.unique(TASKS["sudoku-4"].generate(6_000, 0).tokens, axis=0)) == 288
 
@@ -149,15 +139,3 @@ def test_a_wrong_frame_is_neither_valid_nor_exact(place):
     scores = task.score(tokens, problem)
     assert (scores["valid"], scores["exact"], scores["cells"], scores["soft_loss"]) == (0, 0, 1, 24)
     assert task.verify(tokens[0]) == ["the frame is not [BOS] digits [EOS]"]
-
-
-def test_a_wrong_frame_of_36x36_has_the_releases_soft_loss():
-    task = replace(TASKS["sudoku-36"], padding="paper")
-    tokens = task.generate(2, seed=0).tokens
-    tokens[1, 0] = 5
-    assert task.score(tokens)["soft_loss"].tolist() == [0, 105]
-
-
-def test_unknown_tasks_are_refused_by_name():
-    with pytest.raises(ValueError, match="task=sudoku-7: must be one of sudoku-4, sudoku-6"):
-        TASKS["sudoku-7"]

@@ -151,11 +151,7 @@ def test_the_papers_names_vocabularies_and_lengths():
         ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting. Use source, padding"),
         ("zebra", {"source": "pattern"}, "source=pattern: zebra has no such setting"),
         ("zebra", {"name": "x"}, "name=x: zebra has no such setting"),
-        (
-            "sudoku-puzzle",
-            {"clues": 16},
-            "clues=16: must be 'minimal' or 21 to 80",
-        ),
+        ("sudoku-puzzle", {"clues": 16}, "clues=16: must be 'minimal' or 21 to 80"),
         ("sudoku-puzzle", {"clues": 81}, "clues=81: must be 'minimal' or 21 to 80"),
         ("sudoku-6-puzzle", {"clues": 7}, "clues=7: must be 'minimal' or 8 to 35"),
         ("zebra", {"houses": (7,)}, "houses=7: each must be 3 to 6"),
@@ -190,19 +186,3 @@ def test_the_papers_names_vocabularies_and_lengths():
 def test_impossible_settings_are_refused_by_name(name, changes, message):
     with pytest.raises(ValueError, match=message):
         configured(name, changes)
-
-
-@pytest.mark.parametrize(
-    "about", [None, "sudoku-6", {}, {"name": "chess"}, {"name": "sudoku-6", "colour": "red"}]
-)
-def test_a_description_of_no_task_is_refused(about):
-    with pytest.raises(ValueError, match=r"no task of this version|no such setting"):
-        described(about)
-
-
-def test_keys_differ_where_boards_do():
-    """No two of many boards share a key, even if they differ in one cell."""
-    task = TASKS["sudoku-6"]
-    random, near = task.generate(20_000, seed=0).tokens, np.eye(36, dtype=np.uint8)
-    boards = np.unique(np.concatenate([random, near, np.zeros_like(near)]), axis=0)
-    assert len(np.unique(task.keys(Examples.of(boards, known=0)))) == len(boards)

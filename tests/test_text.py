@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -15,7 +14,6 @@ from tokenizers import Tokenizer, models, processors
 
 from latent_tokens import DataConfig, TrainConfig, fit, from_pretrained, load_data, make_data
 from latent_tokens.cli import main
-from latent_tokens.configs import SamplingConfig
 from latent_tokens.data.corpus import (
     SHORTEST,
     blocks_of,
@@ -26,7 +24,6 @@ from latent_tokens.data.corpus import (
     pieces,
     split_of,
 )
-from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import Text
 from latent_tokens.tasks.base import evenly
@@ -169,13 +166,6 @@ def test_unreadable_source_gets_one_line_and_leaves_nothing(tmp_path, capsys, na
     assert not (tmp_path / "out").exists()
 
 
-def test_text_needs_a_source_and_training_a_data_set(tmp_path, capsys):
-    assert main(["data", "text", "--out", str(tmp_path / "out")]) == 2
-    assert "text is read from a file" in capsys.readouterr().err
-    assert main(["train", "text", "scdm", "--out", str(tmp_path / "run")]) == 2
-    assert "is learned from a data set" in capsys.readouterr().err
-
-
 @given(st.text())
 def test_bytes_give_back_every_text(text):
     coder = Bytes()
@@ -230,13 +220,6 @@ def test_the_bounds_of_a_text():
     assert Text(9).fingerprint == Text(12).fingerprint == hashlib.sha256(b"bytes").hexdigest()[:8]
 
 
-def test_texts_of_other_tokens_have_other_fingerprints(tmp_path):
-    for size in (260, 280):
-        (tmp_path / f"{size}").mkdir()
-        (tmp_path / f"{size}" / "tokenizer.json").write_bytes(learn_bpe(iter([article(1)]), size).to_json())
-    assert len({Text(9, "tokenizer.json", tmp_path / size).fingerprint for size in ("260", "280")}) == 2
-
-
 def test_a_whole_text_in_sequences_as_it_is_learned():
     task = Text(10)
     made = task.sequences("abcdefghijk")
@@ -259,25 +242,6 @@ def run(data, tmp_path_factory):
             precision="fp32",
         )
     )
-
-
-def test_seed_of_a_random_policy_has_an_effect_from_left_to_right(run, tmp_path, capsys):
-    (tmp_path / "a.txt").write_text(article(99)[:60])
-    in_order = ["likelihood", str(run), "--text", str(tmp_path / "a.txt"), "--order", "left_to_right"]
-    outputs = set()
-    for seed in ("1", "2"):
-        assert main([*in_order, "--latents", "2", "--latent-policy", "random", "--seed", seed]) == 0
-        outputs.add(capsys.readouterr().out)
-    assert len(outputs) == 2
-
-
-def test_tokenizer_is_restored_after_a_killed_start(data, tmp_path):
-    config = TrainConfig("text", "scdm", tmp_path / "run", steps=2, batch_size=4, data=data, precision="fp32")
-    tokenizer = fit(config) / "tokenizer.json"
-    content = tokenizer.read_bytes()
-    tokenizer.unlink()
-    fit(replace(config, resume="auto"))
-    assert tokenizer.read_bytes() == content
 
 
 def test_text_model_trains_samples_and_is_evaluated(run, data, tmp_path, capsys):
@@ -390,11 +354,6 @@ MISTAKES = {
 }
 
 
-def test_the_line_of_the_issue_runs(run, capsys):
-    assert main(["sample", str(run), "--prompt", "the latent", "--latents", "16", "--show"]) == 0
-    assert "the latent" in capsys.readouterr().out
-
-
 def test_held_out_sequences_are_of_all_held_out_documents(tmp_path):
     (tmp_path / "texts").mkdir()
     for number in range(200):
@@ -421,26 +380,10 @@ def test_a_tokenizer_of_others_is_taken_whole(tmp_path):
     assert read_tokenizer(str(tmp_path / "gap.json")).vocab_size == 1_000
 
 
-def test_a_run_folder_has_its_own_tokenizer_or_none(tmp_path, monkeypatch):
-    (tmp_path / "tokenizer.json").write_bytes(learn_bpe(iter(["a b"]), 300).to_json())
-    (tmp_path / "run").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"run/tokenizer.json: is missing, so the tokens have no text"):
-        Text(32, "tokenizer.json", tmp_path / "run").coder  # noqa: B018
-
-
-def test_a_model_of_text_solves_nothing(run, capsys):
-    assert main(["solve", "1", "--run", str(run)]) == 2
-    assert "learned text, which has no puzzles" in capsys.readouterr().err
-
-
 def test_a_tokenizer_that_fails_on_a_text_is_named(tmp_path):
     inner = Tokenizer(models.WordLevel({END: 0, "cell": 1}, unk_token="[UNK]"))
     inner.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(
-        ValueError,
-        match=r"tokenizer.json: .*\[UNK\].*\. Use another tokenizer",
-    ):
+    with pytest.raises(ValueError, match=r"tokenizer.json: .*\[UNK\].*\. Use another tokenizer"):
         read_tokenizer(str(tmp_path)).encode(["row"])
 
 
@@ -488,20 +431,6 @@ def test_a_text_is_cut_in_the_same_places_however_it_is_read(text, block):
     assert cut == list(whole_pieces(text, max(3, min(6, len(text) // 4))))
 
 
-def test_text_is_cut_after_paragraphs_lines_or_words(monkeypatch):
-    monkeypatch.setattr("latent_tokens.data.corpus.SHORTEST", 4)
-    for text, cut in {
-        "abcd e\n\nfghijklmnopq": [
-            "abcd e\n\n",
-            "fghijklm",
-            "nopq",
-        ],  # after a paragraph, or after twice the size without one
-        "abcd\ne fghij": ["abcd\n", "e fghij"],
-        "a bcde f g": ["a bcde ", "f g"],
-    }.items():
-        assert list(pieces([text], len(text))) == cut
-
-
 @pytest.mark.parametrize("block", [3, 4, 5, 7, 100])
 def test_a_file_is_read_in_blocks_as_if_it_were_whole(tmp_path, monkeypatch, block):
     monkeypatch.setattr("latent_tokens.data.corpus.BLOCK", block)
@@ -537,15 +466,6 @@ def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):
         match=r"no text files in it \(.txt, .md, .rst, .text or no ending\)\. Name one of its 2 other files",
     ):
         list(documents(place, "text"))
-
-
-def test_blank_lines_of_json_are_skipped_and_counted(tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_bytes(b'\n{"text": "a"}\n \t\r\n{"text": "b"}\n\n')
-    assert list(documents(file, "text")) == ["a", "b"]
-    file.write_bytes(b'{"text": "a"}\n\nnope\n')
-    with pytest.raises(ValueError, match="line 3: not JSON"):
-        list(documents(file, "text"))
 
 
 def test_lines_of_json_are_named_where_they_cannot_be_read(tmp_path):
@@ -672,28 +592,9 @@ def test_rows_of_a_hugging_face_data_set_are_documents(tmp_path):
         list(documents(tmp_path / "plain", "body"))
 
 
-def test_the_hub_is_asked_for_the_train_split(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        datasets, "load_dataset", lambda *what, **how: asked.append((what, how)) or [{"text": "a"}]
-    )
-    assert list(documents(Path("hub:owner/name:config"), "text")) == ["a"]
-    assert list(documents(Path("hub:name"), "text")) == ["a"]
-    assert asked == [
-        (("owner/name", "config"), {"split": "train", "streaming": True}),
-        (("name", None), {"split": "train", "streaming": True}),
-    ]
-
-
 @pytest.mark.parametrize("command", MISTAKES)
 def test_a_mistake_gets_one_line(run, capsys, command):
     assert main(command.format(run=run).split(" ")) == 2
     said = capsys.readouterr().err
     assert MISTAKES[command] in said
     assert len([line for line in said.splitlines() if line.startswith("latent-tokens:")]) == 1
-
-
-def test_text_is_decoded_in_a_random_order_by_default(run):
-    net = from_pretrained(run)
-    decoding = decoding_for(net.method, Text(32, "tokenizer.json", run), SamplingConfig())
-    assert (decoding.candidates, decoding.top_p, decoding.order.__name__) == (1, 0.9, "any_order")

@@ -59,15 +59,6 @@ def test_wide_tokens_are_stored_and_read_as_uint32(data):
         assert LARGEST in prompt.tokens
 
 
-def test_small_vocabulary_is_stored_as_before(tmp_path):
-    folder = make_data(DataConfig("text", tmp_path / "data", source=documents(tmp_path), length=8))
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert all("dtype" not in entry for entry in manifest["splits"].values())
-    assert load_data(folder)[1]["train"].tokens.dtype == np.uint16
-    with (folder / "train.tokens.npy").open("rb") as file:
-        assert b"'descr': '<u2'" in file.read(128)
-
-
 @pytest.mark.parametrize(("largest", "kind"), [(255, "uint8"), (65_535, "uint16"), (65_536, "uint32")])
 def test_tokens_have_the_smallest_type(largest, kind):
     assert as_numpy(torch.tensor([[largest, 0]])).dtype.name == kind

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from latent_tokens.cli import main
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper import plan as workers
 from latent_tokens.paper.plan import plan, run_in_processes
@@ -79,17 +78,6 @@ def test_stopped_command_stops_its_processes(config, monkeypatch):
     assert [process.returncode for process in started] == [-signal.SIGTERM] * len(works)
 
 
-def test_data_that_cannot_be_made_is_reported_at_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)  # which has no texts/english
-    config = ReproduceConfig("figure-text", "cpu", tmp_path / "results", tmp_path / "runs")
-    works, _ = works_of(config)
-    with pytest.raises(ValueError, match=f"{len(works)} of the models failed") as failure:
-        run_in_processes(works, config)
-    assert str(failure.value).endswith(". Correct the cause, and run the same command again.")
-    for line, work in zip(capsys.readouterr().err.splitlines(), works, strict=True):
-        assert line.startswith(f"{work.name}: failed (source=texts/english: is missing.")
-
-
 def test_one_model_alone_is_measured(config, tmp_path):
     works, results = works_of(config)
     one = replace(config, workers=1, model=works[0].name)
@@ -104,19 +92,3 @@ def test_unknown_model_is_refused_with_the_closest_one():
         reproduce(config)
     assert str(refusal.value).endswith(". Did you mean sudoku-6-arm-1-553a7322700e?")
     assert len(str(refusal.value)) < 200
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["table-1", "--workers", "2", "--model", "m"],
-            "--workers 2 with --model m: is one model. Leave one out.",
-        ),
-        (["claims", "--workers", "2"], "EXPERIMENT 'claims': runs nothing. Leave out its settings."),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_settings_without_effect_are_refused_as_typed(arguments, message, capsys):
-    assert main(["reproduce", *arguments]) == 2
-    assert capsys.readouterr().err == f"latent-tokens: {message}\n"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import given, strategies as st
 
 from helpers.sat import zebra_solutions
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
 from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.zebra import clues as rules
-from latent_tokens.tasks.zebra.puzzles import WORDS, in_words, read_prompt
+from latent_tokens.tasks.zebra.puzzles import WORDS, read_prompt
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gym_80.jsonl"
 TASK, SMALL = TASKS["zebra"], TASKS["zebra-3"]
@@ -54,13 +54,6 @@ def test_ids_are_the_papers(clues, table, ids):
     assert none.tokens[0, : int(none.lengths[0])].tolist() == wanted[:-1]
     assert none.known[0].sum() == paper.known[0].sum() == wanted.index(3) + 1
     assert (TASK.encode(f"{clues} 0 1 2").known == none.known).all()
-
-
-def test_a_clue_in_between_names_three():
-    clue = "inbetween LHS c 0 1 RHS c 2 0 c 1 2 CLUE_END"
-    assert [WORDS.index(word) for word in clue.split()] == [19, 14, 16, 4, 5, 15, 16, 6, 4, 16, 5, 6, 13]
-    (read,), _, _ = read_prompt(TASK.encode(f"{clue} 0 1 2").tokens[0])
-    assert in_words(read) == "A2, C1 and B3 are in this order from left to right"
 
 
 def test_a_sat_solver_proves_every_puzzle_unique():
@@ -138,22 +131,6 @@ def test_two_changed_cells_break_clues_that_are_named(seed, data):
     assert SMALL.score(tokens)["clues"] == pytest.approx(1 - len(wrong) / count)
 
 
-@given(seed=st.integers(0, 999), data=st.data())
-def test_a_clue_made_false_is_always_caught_and_named(seed, data):
-    example = SMALL.generate(1, seed).tokens[0].copy()
-    puzzle, _, _ = read_prompt(example)
-    which = data.draw(st.integers(0, len(puzzle) - 1))
-    ends = np.flatnonzero(example == WORDS.index("CLUE_END"))
-    kind = 1 if which == 0 else int(ends[which - 1]) + 1
-    opposite = {"=": "!=", "!=": "=", "left-of": "=", "immediate-left": "=", "nbr": "="}.get(
-        WORDS[example[kind]]
-    )
-    assume(opposite is not None)  # ENDS and IN_BETWEEN take another number of references
-    example[kind] = WORDS.index(opposite)
-    changed = in_words(read_prompt(example)[0][which])
-    assert SMALL.verify(example) == [f"not true: {changed}"]
-
-
 def test_an_answer_that_does_not_end_is_not_exact():
     task = replace(SMALL, padding="paper")
     examples = task.generate(1, seed=0)
@@ -171,13 +148,6 @@ def test_a_search_that_runs_long_gives_up():
     free = " ".join(f"!= LHS c {row} 0 RHS n 0 0 CLUE_END" for row in range(3))
     text = " ".join(f"!= LHS c {a[0]} {a[1]} RHS c {b[0]} {b[1]} CLUE_END" for a, b in pairs)
     assert TASK.count_solutions(TASK.encode(f"{text} {free} 0 1 2 3 4 5")) is None
-
-
-def test_problem_without_an_answer_is_not_valid():
-    problem = SMALL.encode(f"{A} 0 1 2")
-    assert len(SMALL.verify(problem.tokens[0])) == 3 + 5
-    assert SMALL.score(problem.tokens)["valid"] == 0
-    assert "house  1   2   3\n       .   .   ." in SMALL.decode(problem.tokens[0])
 
 
 def test_drawn_as_a_person_would():

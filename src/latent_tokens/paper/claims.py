@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -69,27 +69,18 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
             "mdm top-prob": Cell(task, "mdm", "top_prob"),
         }
         middle = ("mdm uniform", "ar-mtp") if task == "countdown" else ("ar-mtp", "mdm uniform")
-        pairs = [
-            ("mdm top-prob", "mdm uniform"),
-            ("ar-mtp", "arm"),
-            ("mdm top-prob", "ar-mtp"),
-            middle,
-        ]
-        listed += [
-            Claim(f"{first} > {second}", cells[first], cells[second], "Table 3")
-            for first, second in pairs
-        ]
+        best = "mdm top-prob"
+        for first, second in ((best, "mdm uniform"), ("ar-mtp", "arm"), (best, "ar-mtp"), middle):
+            text = f"{first} > {second}"
+            listed.append(Claim(text, cells[first], cells[second], "Table 3"))
     return listed
 
 
 def on_latents(scale: Scale, boards: Sequence[str]) -> list[Claim]:
     """Return the statements on the number of latent tokens. The paper's figures print no numbers."""
+    of_boards = [with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP)) for task in boards]
     return [
-        *(
-            claim
-            for task in boards
-            for claim in with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP))
-        ),
+        *chain(*of_boards),
         *with_latents(scale, "zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents(scale, "countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
         *with_latents(scale, "sudoku-puzzle", None, (None, None, GAP)),
@@ -250,13 +241,10 @@ def claims_table(
         sides = each.better, each.worse
         values = [line.written(line.mean) if line.rows else "not run" for line in sides]
         unit = next((line.unit for line in sides if line.rows or line.is_loss), "")
-        table.append(
-            (
-                *(each.task, each.claim.text, each.claim.source, *values, unit),
-                *(each.difference, each.interval, each.verdict),
-                to_run(each, scale, first_with) if each.missing and each.is_open else "",
-            )
-        )
+        decision = (each.difference, each.interval, each.verdict)
+        needed = to_run(each, scale, first_with) if each.missing and each.is_open else ""
+        claim = each.claim
+        table.append((each.task, claim.text, claim.source, *values, unit, *decision, needed))
     return f"{as_markdown(overview(listed))}\n{as_markdown(table)}\n{RULE}\n"
 
 
@@ -310,16 +298,8 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
     "(implied)" is a comparison that follows from a statement of the paper, which does not print it.
     """
     columns = ("yes", "no, the reverse", "undecided", "no claim", "not run")
-    table: list[tuple[str, ...]] = [
-        (
-            "claim of the paper",
-            "reproduced",
-            "the reverse",
-            "undecided",
-            "fewer than three seeds",
-            "not run",
-        )
-    ]
+    shown = ("reproduced", "the reverse", "undecided", "fewer than three seeds", "not run")
+    table: list[tuple[str, ...]] = [("claim of the paper", *shown)]
     for text in dict.fromkeys(each.claim.text for each in listed):
         of_text = [each for each in listed if each.claim.text == text]
         cells: dict[str, list[str]] = {column: [] for column in columns}
@@ -339,11 +319,8 @@ def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     claim.
     """
     better, worse = on_shared_seeds(better, worse)
-    differences = [
-        value - worse.by_seed[seed]
-        for seed, value in better.by_seed.items()
-        if seed in worse.by_seed
-    ]
+    first, second = better.by_seed, worse.by_seed
+    differences = [value - second[seed] for seed, value in first.items() if seed in second]
     if not differences:
         return "", "", "no claim: no seed in common" if better.rows and worse.rows else "not run"
     interval = interval_over_seeds(differences, sampling_noise(better, worse))

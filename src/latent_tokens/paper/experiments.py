@@ -17,12 +17,7 @@ from latent_tokens.tasks import SudokuPuzzle
 
 # Tasks whose problems are the same for every seed
 PUZZLES = ("sudoku-puzzle", "zebra", "countdown")
-MODELS: tuple[tuple[str, Latents], ...] = (
-    ("scdm", 0),
-    ("scdm", "all"),
-    ("sidm", None),
-    ("mdm", None),
-)
+REFERENCES: tuple[tuple[str, Latents], ...] = (("sidm", None), ("mdm", None))
 
 
 @dataclass(frozen=True)
@@ -49,14 +44,8 @@ class Cell:
     @property
     def entries(self) -> dict[str, object]:
         """The cell as rows have it."""
-        return {
-            "task": self.task,
-            "method": self.method,
-            "order": self.order,
-            "latents": self.latents,
-            "problems": self.problems,
-            "variant": self.legacy_name,
-        }
+        names = ("task", "method", "order", "latents", "problems")
+        return {**{name: getattr(self, name) for name in names}, "variant": self.legacy_name}
 
 
 @dataclass(frozen=True)
@@ -105,41 +94,30 @@ def costs_of_sidm() -> str:
 
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """Return scdm over its numbers of latent tokens, and sidm and mdm."""
-    models = [("scdm", latents) for latents in scale.latent_counts_of(task)] + [
-        ("sidm", None),
-        ("mdm", None),
-    ]
     k = scale.budgets[task].curve_candidates
+    models = [*(("scdm", latents) for latents in scale.latent_counts_of(task)), *REFERENCES]
     return [Cell(task, method, "top_prob", latents, problems, k) for method, latents in models]
 
 
 def written(scale: Scale, latent_counts: tuple[Latents, ...]) -> list[Cell]:
     """Return text models over their numbers of latent tokens, and an mdm to compare with."""
-    return [
-        Cell("text", "mdm", "uniform"),
-        *(
-            Cell("text", method, "uniform", n)
-            for method in scale.texts.methods
-            for n in latent_counts
-        ),
-    ]
+    over_n = [(method, n) for method in scale.texts.methods for n in latent_counts]
+    mdm = Cell("text", "mdm", "uniform")
+    return [mdm, *(Cell("text", method, "uniform", n) for method, n in over_n)]
 
 
 def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[Cell]:
     """Return autoregressive models over the number of predicted tokens, trained on all or the next."""
-    names = [
-        f"{kind}-{window}"
-        for kind in kinds
-        for window in scale.windows_of(task)
-        if (kind, window) != ("ar-ntp", 1)
-    ]  # the same as ar-mtp-window-1
+    names = [f"{kind}-{window}" for kind in kinds for window in scale.windows_of(task)]
+    names = [name for name in names if name != "ar-ntp-1"]  # the same as ar-mtp-window-1
     return [Cell(task, method, "left_to_right") for method in ("arm", *names)]
 
 
 def boards_of_9(scale: Scale) -> list[Cell]:
     """Return Figure 1 on 9x9 boards, with both other orders and with adaptive candidates."""
     task = BOARDS_9 if BOARDS_9 in scale.budgets else "sudoku-gen"
-    adaptive = [Cell(task, method, "top_prob", n, k="growing") for method, n in MODELS]
+    models: list[tuple[str, Latents]] = [("scdm", 0), ("scdm", "all"), *REFERENCES]
+    adaptive = [Cell(task, method, "top_prob", n, k="growing") for method, n in models]
     return [
         *curve(task, scale),
         *windows(task, scale, ("ar-mtp-window",)),

@@ -7,9 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from latent_tokens.paper.tables import Line, differ_in_candidates, local_task, w
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 SOLID, DASHED, DASH_DOTTED, DOTTED = "-", "--", "-.", ":"
 STYLES_OF_ORDERS = {"top_prob": DASHED, "uniform": DOTTED, "left_to_right": DASH_DOTTED}
@@ -44,18 +46,15 @@ def kind(cell: Cell) -> str:
 def rank(name: str) -> int:
     """Return the place of a name in legends: that of the first method in it. Other names are last."""
     order = list(METHOD_COLORS)
-    return next(
-        (order.index(word) for word in re.split("[ ,]+", name) if word in order), len(order)
-    )
+    ranks = [order.index(word) for word in re.split("[ ,]+", name) if word in order]
+    return ranks[0] if ranks else len(order)
 
 
 def by_method(lines: Sequence[Line]) -> list[Line]:
     """Return lines in the order of their methods. Tasks keep their order."""
-    tasks = list(dict.fromkeys((line.cell.task, line.cell.problems) for line in lines))
-    return sorted(
-        lines,
-        key=lambda line: (tasks.index((line.cell.task, line.cell.problems)), rank(kind(line.cell))),
-    )
+    tasks = [(line.cell.task, line.cell.problems) for line in lines]
+    pairs = zip(map(tasks.index, tasks), (rank(kind(line.cell)) for line in lines), strict=True)
+    return [line for _, line in sorted(zip(pairs, lines, strict=True), key=itemgetter(0))]
 
 
 def legend_below(axes: Axes) -> None:
@@ -116,9 +115,8 @@ def measurement(lines: Sequence[Line]) -> list[str]:
     candidates = {row.get("candidates") for row in rows if row.get("order") == "top_prob"}
     fixed = candidates - {"growing"}
     if len(fixed) == 1:
-        notes.append(
-            f"k = {fixed.pop()}{' or adaptive' * ('growing' in candidates)} in top-prob order"
-        )
+        or_adaptive = " or adaptive" * ("growing" in candidates)
+        notes.append(f"k = {fixed.pop()}{or_adaptive} in top-prob order")
     return [*notes, *hardware(rows)]
 
 
@@ -189,11 +187,8 @@ def draw_group(
     color = METHOD_COLORS[name]
     if num_latents(lines[0].cell) is None:
         mean = lines[0].mean
-        style = STYLES_OF_ORDERS.get(order, DASHED)
         value = lines[0].written(mean) if lines[0].is_loss else f"{mean:.0f}"
-        axes.axhline(
-            mean, linewidth=1.2, linestyle=style, color=color, label=f"{label} {value}", zorder=3
-        )
+        horizontal(axes, mean, order, color, f"{label} {value}").set_zorder(3)
         return
     numbered = ((num_latents(line.cell), line) for line in lines)
     placed = [(coordinates[n], line) for n, line in numbered if n is not None]
@@ -209,6 +204,12 @@ def draw_group(
         linestyle=SOLID if len(points) > 1 else "none",
         label=label,
     )
+
+
+def horizontal(axes: Axes, value: float, order: str, color: str, label: str) -> Line2D:
+    """Draw the line of a model without a value on the axis."""
+    style = STYLES_OF_ORDERS.get(order, DASHED)
+    return axes.axhline(value, linewidth=1.2, linestyle=style, color=color, label=label)
 
 
 def share_limits(panels: Sequence[Axes]) -> None:
@@ -236,16 +237,11 @@ def num_latents(cell: Cell) -> Latents:
 
 def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     """Return the lengths of the intervals below and above the means, or None if a line has none."""
-    intervals = [line.interval for line in lines]
-    if None in intervals:
+    pairs = [(line.mean, interval) for line in lines if (interval := line.interval)]
+    if len(pairs) < len(lines):
         return None
-    pairs = [
-        (line.mean, interval) for line, interval in zip(lines, intervals, strict=True) if interval
-    ]
-    return [
-        [mean - interval.low for mean, interval in pairs],
-        [each.high - mean for mean, each in pairs],
-    ]
+    below = [mean - interval.low for mean, interval in pairs]
+    return [below, [interval.high - mean for mean, interval in pairs]]
 
 
 def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
@@ -292,9 +288,8 @@ def panels_of(lines: Sequence[Line]) -> dict[str, list[Line]]:
     fixed = set(notes.values()) - {"", ADAPTIVE}
     if len(fixed) == 1:  # the caption has it
         notes |= {title: "" for title, note in notes.items() if note in fixed}
-    return {
-        f"{title}, {notes[title]}".removesuffix(", "): shown for title, shown in by_title.items()
-    }
+    names = {title: f"{title}, {note}".removesuffix(", ") for title, note in notes.items()}
+    return {names[title]: shown for title, shown in by_title.items()}
 
 
 def candidates_in(lines: Sequence[Line]) -> str:
@@ -320,9 +315,8 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     from matplotlib.figure import Figure
 
     shown = by_method([line for line in lines if line.rows])
-    numbers = list(
-        dict.fromkeys(line.cell.latents for line in shown if line.cell.latents is not None)
-    )
+    over_n = [line.cell for line in shown if line.cell.latents is not None]
+    numbers = list(dict.fromkeys(cell.latents for cell in over_n))
     if len(numbers) < 2:
         return []
     panels: dict[PointOf, str] = {perplexity_of: "perplexity\nunder the evaluator model"}
@@ -332,9 +326,8 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     all_axes = sheet.subplots(1, len(panels), squeeze=False)[0]
     for axes, (point_of, text) in zip(all_axes, panels.items(), strict=True):
         draw_points(axes, shown, numbers, point_of)
-        axes.set(
-            xticks=range(len(numbers)), xticklabels=numbers, xlabel="latent tokens n", ylabel=text
-        )
+        axes.set_xticks(range(len(numbers)), numbers)
+        axes.set(xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         legend_below(axes)
@@ -346,34 +339,22 @@ def draw_points(
     axes: Axes, lines: Sequence[Line], numbers: Sequence[Latents], point_of: PointOf
 ) -> None:
     """Draw a curve for each method of text with numbers of latents, and a dashed line for each without."""
-    over_n = list(
-        dict.fromkeys(line.cell.method for line in lines if line.cell.latents is not None)
-    )
+    with_n = [line.cell.method for line in lines if line.cell.latents is not None]
+    over_n = list(dict.fromkeys(with_n))
     for method in dict.fromkeys(line.cell.method for line in lines):
         of_method = [line for line in lines if line.cell.method == method]
-        points = [
-            (line, *point) for line in of_method if (point := point_of(line, lines)) is not None
-        ]
+        points = [(line, *point) for line in of_method if (point := point_of(line, lines))]
         color = METHOD_COLORS[method]
         if of_method[0].cell.latents is None:
             for line, value, _ in points:
-                style = STYLES_OF_ORDERS.get(line.cell.order, DASHED)
-                axes.axhline(
-                    value,
-                    linewidth=1.2,
-                    linestyle=style,
-                    color=color,
-                    label=f"{method} {value:.0f}",
-                )
+                horizontal(axes, value, line.cell.order, color, f"{method} {value:.0f}")
         elif points:
             aside = DODGE * (over_n.index(method) - (len(over_n) - 1) / 2)
             offsets = [numbers.index(line.cell.latents or 0) + aside for line, _, _ in points]
             bars = np.array([bar or (0.0, 0.0) for _, _, bar in points]).T
-            marker = MARKERS[over_n.index(method)]
             values = [value for _, value, _ in points]
-            axes.errorbar(
-                offsets, values, bars, marker=marker, capsize=3, color=color, label=method
-            )
+            look: dict[str, Any] = {"marker": MARKERS[over_n.index(method)], "capsize": 3}
+            axes.errorbar(offsets, values, bars, color=color, label=method, **look)
 
 
 def counts_of(lines: Sequence[Line]) -> list[str]:
@@ -404,10 +385,9 @@ def intervals_of(lines: Sequence[Line]) -> str:
 def difference_of(line: Line, lines: Sequence[Line]) -> Point | None:
     """Return the held-out nats of a line above those of its model at n = 0. Only one seed has an interval."""
     first = without_latents(line, lines)
-    paired = [
-        nats_above(row, first[row["train_seed"]]) for row in line.rows if row["train_seed"] in first
-    ]
-    differences = [difference for difference in paired if difference is not None]
+    paired = [row for row in line.rows if row["train_seed"] in first]
+    above = [nats_above(row, first[row["train_seed"]]) for row in paired]
+    differences = [difference for difference in above if difference is not None]
     if not differences:
         return (0.0, None) if line.cell.latents == 0 else None
     half = differences[0][1]

@@ -36,14 +36,12 @@ class Work:
         """The state: done, trained (but not yet measured), begun, missing or to import."""
         if not self.missing:
             return "done"
-        if (
-            self.recipes[0].imported
-            and not (self.recipes[0].training.folder / "config.json").is_file()
-        ):
+        recipe = self.recipes[0]
+        if recipe.imported and not (recipe.training.folder / "config.json").is_file():
             return "to import"
         if not self.steps_left:
             return "trained"
-        return "begun" if self.steps_left < self.recipes[0].training.steps else "missing"
+        return "begun" if self.steps_left < recipe.training.steps else "missing"
 
 
 def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
@@ -89,11 +87,10 @@ def run_in_processes(works: Sequence[Work], config: ReproduceConfig) -> None:
                 time.sleep(POLL_SECONDS)
                 for process in [process for process in running if process.poll() is not None]:
                     work = running.pop(process)
-                    if process.returncode == 0:
-                        say(f"{work.name}: done")
-                    else:
-                        say(f"{work.name}: failed, log in {log_of(work, config)}")
-                        failed.append(f"{work.name} ({log_of(work, config)})")
+                    log = log_of(work, config)
+                    outcome = f"failed, log in {log}" if process.returncode else "done"
+                    say(f"{work.name}: {outcome}")
+                    failed += [f"{work.name} ({log})"] if process.returncode else []
         finally:
             for process in running:
                 process.terminate()
@@ -102,26 +99,21 @@ def run_in_processes(works: Sequence[Work], config: ReproduceConfig) -> None:
     if signals:
         raise Preempted(f"stopped with {len(waiting) + len(running)} models left", signals)
     if failed:
-        raise ValueError(
-            f"{len(failed)} of the models failed: {', '.join(failed)}."
-            " Correct the cause, and run the same command again."
-        )
+        fix = "Correct the cause, and run the same command again"
+        raise ValueError(f"{len(failed)} of the models failed: {', '.join(failed)}. {fix}.")
 
 
 def start(work: Work, config: ReproduceConfig) -> subprocess.Popen[bytes]:
     """Make the data of a model, and return the process that trains and measures it."""
     # The data is made here, because processes must not make it at the same time.
     if not work.recipes[0].imported:
-        needed = [
-            data for recipe in work.missing for data in (recipe.data, recipe.problems) if data
-        ]
-        for data in dict.fromkeys(needed):
-            ready(data)
+        for recipe in work.missing:
+            for data in filter(None, (recipe.data, recipe.problems)):
+                ready(data)
     log = log_of(work, config)
     log.parent.mkdir(parents=True, exist_ok=True)
-    say(
-        f"{work.name}: {work.steps_left:,} steps to train, {len(work.missing)} rows to measure, log in {log}"
-    )
+    to_do = f"{work.steps_left:,} steps to train, {len(work.missing)} rows to measure"
+    say(f"{work.name}: {to_do}, log in {log}")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("ab") as file:
         return subprocess.Popen(command(work, config), stdout=file, stderr=file, env=environment)
@@ -134,17 +126,10 @@ def log_of(work: Work, config: ReproduceConfig) -> Path:
 
 def command(work: Work, config: ReproduceConfig) -> list[str]:
     """Return the command of a model's process, at low priority."""
-    flags = {
-        "--scale": config.scale,
-        "--out": config.out,
-        "--runs": config.runs,
-        "--seeds": config.seeds,
-        "--judge": config.judge,
-        "--model": work.name,
-    }
-    given = [
-        text for flag, value in flags.items() if value is not None for text in (flag, str(value))
-    ]
+    given = ["--model", work.name]
+    for name in ("scale", "out", "runs", "seeds", "judge"):
+        value = getattr(config, name)
+        given += [] if value is None else [f"--{name}", str(value)]
     nice = ["nice"] if shutil.which("nice") else []
     return [*nice, sys.executable, "-m", "latent_tokens", "reproduce", config.experiment, *given]
 

@@ -24,8 +24,6 @@ Content = Json
 """A value that enters a hash."""
 
 DIGITS = 12  # of a hash
-
-
 OF_TRAINING = (
     "task", "method", "size", "steps", "batch_size", "lr", "weight_decay", "warmup", "schedule", "clip",
     "ema", "dropout", "positions", "gelu", "weight", "targets", "noise", "precision", "num_train",
@@ -84,9 +82,8 @@ def data_content(config: DataConfig) -> dict[str, Content]:
 def settings_of(config: object, names: Sequence[str]) -> dict[str, Content]:
     """Return some fields of a config by their names, without None."""
     values = ((name, getattr(config, name)) for name in names)
-    return without_none(
-        {name: value or None if name in ONLY_IF_SET else value for name, value in values}
-    )
+    entries = {name: value or None if name in ONLY_IF_SET else value for name, value in values}
+    return without_none(entries)
 
 
 def without_none(content: Mapping[str, Content]) -> dict[str, Content]:
@@ -117,10 +114,9 @@ class Recipe:
         """The name of the model: task, method, seed, and a hash of all that its weights depend on."""
         if self.imported:
             return f"{self.training.task}-{self.training.method}-imported"
-        content = {"data": data_content(self.data), "training": training_content(self.training)}
-        return (
-            f"{self.training.task}-{self.training.method}-{self.training.seed}-{hash_of(content)}"
-        )
+        training = self.training
+        content = {"data": data_content(self.data), "training": training_content(training)}
+        return f"{training.task}-{training.method}-{training.seed}-{hash_of(content)}"
 
     @property
     def length(self) -> int:
@@ -159,9 +155,8 @@ def recipes(
     Raises:
         ValueError: the experiment or the scale does not exist.
     """
-    return of_cells(
-        EXPERIMENTS[experiment].cells(SCALES[scale_name]), scale_name, root, seeds, evaluator
-    )
+    cells = EXPERIMENTS[experiment].cells(SCALES[scale_name])
+    return of_cells(cells, scale_name, root, seeds, evaluator)
 
 
 def every_recipe(

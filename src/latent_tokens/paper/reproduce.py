@@ -50,9 +50,8 @@ def reproduce(config: ReproduceConfig) -> str:
         return status(works)
     for evaluator in dict.fromkeys(recipe.evaluator for work in works for recipe in work.missing):
         if evaluator not in (None, "trigrams"):
-            language_model(
-                evaluator, str(fastest_device())
-            )  # raise for a missing one before hours of training
+            # Raise for a missing one before hours of training.
+            language_model(evaluator, str(fastest_device()))
     if config.workers > 1:
         language_model.cache_clear()  # each process reads its own
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +111,8 @@ def write_all(
     requested: Mapping[str, list[Recipe]], scale: ScaleName, folder: Path, flags: str = ""
 ) -> tuple[list[str], list[str]]:
     """Write the table of each experiment that has rows for it. Return the tables, and what is wrong."""
-    tables, problems = [], []
+    tables = []
+    problems = []
     for name, its_recipes in requested.items():
         try:
             tables.append(write(its_recipes, name, scale, folder, flags))
@@ -130,10 +130,8 @@ def write(
     figure.
     """
     rows = measured(folder / ROWS)
-    check_together(
-        [rows[recipe.hash] for recipe in requested if recipe.hash in rows], folder / ROWS
-    )
     shown = lines(requested, rows)
+    check_together([row for line in shown for row in line.rows], folder / ROWS)
     command = f"latent-tokens reproduce {experiment} --scale {scale}{flags}"
     make_table, draw_figure = report_of(shown)
     table = f"{make_table(shown, experiment)}\n`{command}`\n"
@@ -161,10 +159,8 @@ def announce(works: list[Work]) -> None:
 
 def status(works: list[Work]) -> str:
     """Return a table with one line per model: its state, and its existing and missing rows."""
-    table = [("model", "state", "steps left", "rows", "rows to measure")]
+    table: list[tuple[str, ...]] = [("model", "state", "steps left", "rows", "rows to measure")]
     for work in works:
-        rows = len(work.recipes) - len(work.missing)
-        table.append(
-            (work.name, work.state, f"{work.steps_left:,}", str(rows), str(len(work.missing)))
-        )
+        counts = (len(work.recipes) - len(work.missing), len(work.missing))
+        table.append((work.name, work.state, f"{work.steps_left:,}", *map(str, counts)))
     return as_markdown(table)

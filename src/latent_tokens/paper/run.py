@@ -174,10 +174,8 @@ def ready_model(recipe: Recipe) -> Path:
         return train(recipe)
     folder, name = recipe.training.folder, recipe.training.method
     if not (folder / "config.json").is_file():
-        raise ValueError(
-            f"{folder}: is missing. Import the published model:"
-            f" latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
-        )
+        command = f"latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
+        raise ValueError(f"{folder}: is missing. Import the published model: {command}")
     return folder
 
 
@@ -186,10 +184,8 @@ def ready(config: DataConfig) -> None:
     if (config.folder / "manifest.json").is_file():
         return
     if config.from_file and not Path(str(config.source)).exists():
-        raise ValueError(
-            f"source={config.source}: is missing."
-            f" Create it with python scripts/english.py {config.source}, or put your own there."
-        )
+        fix = f"Create it with python scripts/english.py {config.source}, or put your own there"
+        raise ValueError(f"source={config.source}: is missing. {fix}.")
     make_counted(config)
 
 
@@ -203,14 +199,14 @@ def train(recipe: Recipe) -> Path:
     if saved_step(folder) == recipe.training.steps:
         return folder
     begun = time.perf_counter()
-    trained = True
+    is_locked = False
     try:
         return fit(replace(recipe.training, resume="auto"))
     except LockedError:
-        trained = False
+        is_locked = True
         raise
     finally:
-        if trained and (folder / "config.json").is_file():
+        if not is_locked and (folder / "config.json").is_file():
             row = {"seconds": time.perf_counter() - begun, "commit": source_commit()}
             append_line(folder / TRAINING_TIMES, row)
 
@@ -232,8 +228,7 @@ def check_together(rows: Sequence[Row], results: Path) -> None:
         for what, group in groups.items():
             other = first.setdefault((what, group), row)
             if row[what] != other[what]:
-                raise ValueError(
-                    f"{results}: rows {other['recipe']} and {row['recipe']} of {row['model']} differ in"
-                    f" {what} ({str(other[what])[:12]}, {str(row[what])[:12]}), so they cannot be in one"
-                    " table. Remove all rows of one of the two, and they are measured again."
-                )
+                two = f"rows {other['recipe']} and {row['recipe']} of {row['model']}"
+                values = f"{str(other[what])[:12]}, {str(row[what])[:12]}"
+                fix = "Remove all rows of one of the two, and they are measured again"
+                raise ValueError(f"{results}: {two} differ in {what} ({values}). {fix}.")

@@ -92,10 +92,10 @@ def published(task: TaskName, name: str, **data: Any) -> Budget:
     return Budget(task, training, {"padding": "paper", "num_train": entry.num_train, **data})
 
 
-def cpu_budget(task: TaskName, *, candidates: int, seeds: int, **training: Any) -> Budget:
-    """Return the budget of a smaller task that trains on two cores."""
+def cpu_budget(task: TaskName, precision: Precision | None = None, **training: Any) -> Budget:
+    """Return the budget of a 6x6 task of three seeds that trains on two cores."""
     training = {"size": "nano", "precision": "fp32", **training}
-    return Budget(task, training, {"num_train": 100_000}, candidates, seeds)
+    return Budget(task, training, {"num_train": 100_000}, 4, seeds=3, precision=precision)
 
 
 def longer_budget(
@@ -114,18 +114,17 @@ def longer_budget(
 def smoke_budget(task: TaskName, **data: Any) -> Budget:
     """Return a budget of a few steps, which checks that everything runs."""
     training = {
-        "size": "pico",
-        "precision": "fp32",
-        "steps": 6,
-        "batch_size": 8,
-        "warmup": 2,
-        "evaluate_every": 3,
-        "save_every": 3,
-    }
-    return Budget(
-        task, training, {"num_train": 256, "num_validation": 16, "num_test": 16, **data}, 4
-    )
+        "size": "pico", "precision": "fp32", "steps": 6, "batch_size": 8, "warmup": 2,
+        "evaluate_every": 3, "save_every": 3,
+    }  # fmt: skip
+    sizes = {"num_train": 256, "num_validation": 16, "num_test": 16}
+    return Budget(task, training, {**sizes, **data}, candidates=4)
 
+
+ZEBRA = longer_budget(
+    "zebra-compact-3", 300_000, "bf16", steps=8_000, warmup=300, positions="learned"
+)
+COUNTDOWN = longer_budget("countdown-3", 400_000, "bf16", steps=12_000, warmup=500)
 
 SCALES: Registry[Scale] = Registry(
     "scale",
@@ -147,32 +146,15 @@ SCALES: Registry[Scale] = Registry(
         ),
         "cpu": Scale(
             {
-                "sudoku-gen": cpu_budget("sudoku-6", candidates=4, seeds=3, steps=3_400),
+                "sudoku-gen": cpu_budget("sudoku-6", steps=3_400),
                 BOARDS_9: Budget(
                     **longer_budget("sudoku-9", 100_000, steps=4_000),
                     latent_counts=(0, 4, 8, 16, 32, "all"),
                     windows=(8, 32),
                 ),
-                "sudoku-puzzle": replace(
-                    cpu_budget("sudoku-6-puzzle", candidates=4, seeds=3, steps=2_400),
-                    precision="fp32",
-                ),
-                "zebra": Budget(
-                    **longer_budget(
-                        "zebra-compact-3",
-                        300_000,
-                        "bf16",
-                        steps=8_000,
-                        warmup=300,
-                        positions="learned",
-                    ),
-                    curve_candidates=2,
-                    latent_counts=(0, 2, 4, "all"),
-                ),
-                "countdown": Budget(
-                    **longer_budget("countdown-3", 400_000, "bf16", steps=12_000, warmup=500),
-                    latent_counts=(0, 4, 8, 16, "all"),
-                ),
+                "sudoku-puzzle": cpu_budget("sudoku-6-puzzle", "fp32", steps=2_400),
+                "zebra": Budget(**ZEBRA, curve_candidates=2, latent_counts=(0, 2, 4, "all")),
+                "countdown": Budget(**COUNTDOWN, latent_counts=(0, 4, 8, 16, "all")),
                 "sudoku-large": Budget(
                     **longer_budget("sudoku-9-pattern", 100_000, "bf16", steps=1_500),
                     windows=(1, 4, 16, 64),

@@ -133,10 +133,8 @@ class Line:
         if self.is_loss:
             return interval_over_seeds(self.values, None)
         low, high = wilson(self.mean / 100, self.num_independent)
-        interval = interval_over_seeds(self.values, (100 * low, 100 * high))
-        return interval and Interval(
-            max(0.0, interval.low), min(100.0, interval.high), interval.kind
-        )
+        found = interval_over_seeds(self.values, (100 * low, 100 * high))
+        return found and Interval(max(0.0, found.low), min(100.0, found.high), found.kind)
 
 
 def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
@@ -149,14 +147,11 @@ def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:
     by_cell: dict[Cell, list[Recipe]] = {}
     for recipe in recipes:
         by_cell.setdefault(recipe.cell, []).append(recipe)
-    return [
-        Line(
-            cell,
-            tuple(of_cell),
-            tuple(results[recipe.hash] for recipe in of_cell if recipe.hash in results),
-        )
-        for cell, of_cell in by_cell.items()
-    ]
+    shown = []
+    for cell, of_cell in by_cell.items():
+        rows = (results[recipe.hash] for recipe in of_cell if recipe.hash in results)
+        shown.append(Line(cell, tuple(of_cell), tuple(rows)))
+    return shown
 
 
 def local_task(line: Line) -> str:
@@ -173,22 +168,10 @@ def differ_in_candidates(lines: Sequence[Line]) -> bool:
 
 
 HEADINGS = (
-    *(
-        "task",
-        "method",
-        "order",
-        "k",
-        "n",
-        "variant",
-        "paper",
-        "ours",
-        "chance",
-        "metric",
-        "95% interval",
-    ),
-    *("kind", "strict %", "samples", "each seed"),
-    *("relative cost", "relative cost, paper's formula"),
-)
+    "task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric",
+    "95% interval", "kind", "strict %", "samples", "each seed", "relative cost",
+    "relative cost, paper's formula",
+)  # fmt: skip
 MAY_BE_EMPTY = tuple(map(HEADINGS.index, ("n", "variant", "paper", "chance", "strict %")))
 LEGEND = (
     "Kinds of intervals: t is Student's t over training seeds, from three on, and never narrower than the"
@@ -234,9 +217,7 @@ def cells_of(line: Line) -> tuple[str, ...]:
     if not line.rows:
         return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
     interval = line.interval
-    bounds = (
-        "" if interval is None else f"{line.written(interval.low)} - {line.written(interval.high)}"
-    )
+    bounds = "" if interval is None else " - ".join(map(line.written, interval[:2]))
     strict = [row["strict"] for row in line.rows if "strict" in row]  # only Countdown has it
     return (
         *setting,
@@ -285,9 +266,8 @@ def printed(cell: Cell) -> Printed | None:
 
 def cost(number: Printed) -> str:
     """Return a printed accuracy with its cost."""
-    return (
-        f"{number.accuracy}" if number.cost is None else f"{number.accuracy} / {number.cost:.2f}x"
-    )
+    price = "" if number.cost is None else f" / {number.cost:.2f}x"
+    return f"{number.accuracy}{price}"
 
 
 TEXT_HEADINGS = (
@@ -329,11 +309,8 @@ def named(line: Line) -> tuple[str, str, str]:
     """Return the method and n of a line, and the paper's numbers there."""
     number = printed_text(line)
     latents = "" if line.cell.latents is None else str(line.cell.latents)
-    return (
-        line.cell.method,
-        latents,
-        "" if number is None else f"{number.perplexity} / {number.seconds}",
-    )
+    ours = "" if number is None else f"{number.perplexity} / {number.seconds}"
+    return line.cell.method, latents, ours
 
 
 def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
@@ -370,13 +347,8 @@ def speedup(row: Row, lines: Sequence[Line]) -> str:
     """Return how many times as fast as mdm a row was decoded. It is empty if mdm ran on other hardware."""
 
     def run_of(row: Row) -> tuple[object, ...]:  # all that must be equal for seconds to compare
-        return (
-            row["train_seed"],
-            row["num_samples"],
-            row["device"],
-            row["threads"],
-            row["precision"],
-        )
+        on = (row["device"], row["threads"], row["precision"])
+        return row["train_seed"], row["num_samples"], *on
 
     rows = (other for line in lines if line.cell.method == "mdm" for other in line.rows)
     seconds = {run_of(other): other["seconds"] for other in rows}
@@ -385,10 +357,8 @@ def speedup(row: Row, lines: Sequence[Line]) -> str:
 
 def without_latents(line: Line, lines: Sequence[Line]) -> dict[int, Row]:
     """Return the rows of the same model at n = 0 by their seed, none if the line is at n = 0."""
-    same_models = (
-        candidate
-        for candidate in lines
-        if candidate.cell.method == line.cell.method
-        and candidate.cell.latents == 0 != line.cell.latents
-    )
-    return {row["train_seed"]: row for candidate in same_models for row in candidate.rows}
+    if line.cell.latents == 0:
+        return {}
+    at_zero = [other for other in lines if other.cell.latents == 0]
+    same_models = [other for other in at_zero if other.cell.method == line.cell.method]
+    return {row["train_seed"]: row for other in same_models for row in other.rows}

@@ -12,25 +12,33 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
+from torch import Tensor
 
 from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.layout import Layout
+from latent_tokens.data.loading import as_tensors
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic
 from latent_tokens.tasks import TASKS, Examples, Sudoku
-from latent_tokens.trace.boards import COMPARISONS, MEASURED, Comparison, measured
-from latent_tokens.trace.frozen import (
+from latent_tokens.trace.examples import (
+    COMPARISONS,
+    MEASURED,
     PAGE_RECORD,
-    FrozenBoards,
-    PageRecord,
-    board_text,
+    Comparison,
     compared,
-    measure,
+    measured,
     puzzles,
     solved,
 )
@@ -111,11 +119,11 @@ def example_record(puzzle_set: PuzzleSet) -> dict[str, Any]:
     }
 
 
-def page_record(puzzle_set: PuzzleSet) -> PageRecord:
+def page_record(puzzle_set: PuzzleSet) -> dict[str, Any]:
     """Return what the page shows of the bundled model, measured on this many puzzles."""
     model = loaded(puzzle_set.task)
     problems = drawn(puzzle_set)
-    counts, cell = measure(model.net, FrozenBoards.draw(problems, SEED), model.task)
+    counts, cell = measure(model.net, OneCellBoards.draw(problems, SEED), model.task)
     raced = problems.take(slice(NUM_RACES))
     results = solved_by_latents(model, raced, (0, "all"), puzzle_set.candidates, "uniform")
     first_of_sets = {
@@ -141,6 +149,109 @@ def texts_of(problems: Examples) -> list[str]:
     """Return each puzzle as one line of digits, with a dot for each empty cell."""
     boards = zip(problems.tokens.tolist(), problems.known.tolist(), strict=True)
     return [board_text(*board) for board in boards]
+
+
+@dataclass(frozen=True)
+class OneCellBoards:
+    """B boards with equally many given cells, each with a cell to decode and its other empty cells."""
+
+    tokens: Int[Tensor, "B L"]
+    known: Bool[Tensor, "B L"]
+    target: Int[Tensor, " B"]
+    others: Int[Tensor, "B N"]
+
+    @classmethod
+    def draw(cls, problems: Examples, seed: int) -> OneCellBoards:
+        """Return the boards of puzzles, the empty cells of each in random order. The first is decoded."""
+        tokens, known, _ = as_tensors(problems)
+        generator = np.random.default_rng(seed)
+        rows = [generator.permutation(np.flatnonzero(~row)) for row in problems.known]
+        empty = torch.tensor(np.stack(rows))
+        return cls(tokens, known, empty[:, 0], empty[:, 1:])
+
+    @property
+    def answer(self) -> Int[Tensor, " B"]:
+        """The token of the cell to decode."""
+        return self.tokens.gather(1, self.target[:, None])[:, 0]
+
+    def predict(self, net: Transformer, latents: Int[Tensor, "B M"]) -> Float[Tensor, "B M1 V"]:
+        """Return the predicted probabilities of the latent cells, then of the cell to decode."""
+        assert net.method is not None
+        clean = torch.argsort(~self.known, dim=1, stable=True)[:, : int(self.known[0].sum())]
+        positions = torch.cat([clean, latents, self.target[:, None]], 1)
+        num_rows, num_slots = positions.shape
+        layout = Layout(
+            positions, torch.full((num_rows,), clean.shape[1]), torch.full((num_rows,), num_slots)
+        )
+        ids = net.method.input_ids(self.tokens, layout, net.mask_id)
+        with torch.inference_mode():
+            logits = net(ids, positions, dense_mask(net.method.attention, layout))
+        return exclude_mask_token(net.mask_id, logits[:, clean.shape[1] :].float()).softmax(-1)
+
+
+def measure(net: Transformer, boards: OneCellBoards, task: Sudoku) -> tuple[dict[str, int], dict[str, Any]]:
+    """Return what latent tokens change in the predictions, and the state to show.
+
+    The shown state is wrong without latent tokens and right with all. One latent token makes it
+    right: there the model predicts the mistake, in the same row, column or box. The chosen state is
+    the one whose smallest probability is largest.
+    """
+    # Predict without, with one and with all latent tokens.
+    rows = torch.arange(len(boards.target))
+    without = boards.predict(net, boards.others[:, :0])[:, -1]
+    with_all = boards.predict(net, boards.others)[:, -1]
+    singles = torch.stack([boards.predict(net, cell[:, None]) for cell in boards.others.T], 1)
+    with_one = singles[:, :, -1]  # (B, N, V)
+
+    # Count the states that they change.
+    mistake = without.argmax(-1)
+    is_right = mistake == boards.answer
+    right_with_all = with_all.argmax(-1) == boards.answer
+    right_with_one = with_one.argmax(-1) == boards.answer[:, None]
+    mended = ~is_right & right_with_all
+    counts = {
+        "states": len(rows),
+        "wrong": int((~is_right).sum()),  # without latent tokens
+        "mended": int(mended.sum()),  # of these: right with all latent tokens
+        "mended_by_one": int((mended & right_with_one.any(1)).sum()),  # right with one, for a cell
+        "spoiled": int((is_right & ~right_with_all).sum()),  # right without, wrong with all
+    }
+
+    # Choose the state, and the latent token that explains it.
+    takes_mistake = singles[:, :, 0].gather(2, mistake[:, None, None].expand(-1, singles.shape[1], 1))[..., 0]
+    answer_with_one = with_one.gather(2, boards.answer[:, None, None].expand(-1, singles.shape[1], 1))[..., 0]
+    strength = torch.minimum(takes_mistake, answer_with_one)
+    strength = torch.minimum(strength, without.gather(1, mistake[:, None]))
+    peers = torch.from_numpy(peers_of(task))[boards.target].gather(1, boards.others)
+    strength = strength.where(mended[:, None] & right_with_one & peers, torch.zeros(()))
+    state, latent = divmod(int(strength.argmax()), strength.shape[1])
+    others = boards.others[state].tolist()
+    chosen = {
+        "puzzle": board_text(boards.tokens[state].tolist(), boards.known[state].tolist()),
+        "target": int(boards.target[state]),
+        "latent": others[latent],  # the cell that changes the prediction most
+        "others": others,  # in the order in which the slider takes them
+        "answer": int(boards.answer[state]),
+        "mistake": int(mistake[state]),
+        "probability": round(float(without[state, mistake[state]]), 3),
+        "probability_with_one": round(float(answer_with_one[state, latent]), 3),
+        "helpful": int(right_with_one[state].sum()),  # empty cells that alone make it right
+    }
+    return counts, chosen
+
+
+def peers_of(task: Sudoku) -> NDArray[np.bool_]:
+    """Return which cells are in a row, column or box with each cell: (cells, cells)."""
+    num_cells = task.side**2
+    peers = np.zeros((num_cells, num_cells), bool)
+    for unit in task.grid.cells_of:
+        peers[np.ix_(unit, unit)] = True
+    return peers & ~np.eye(num_cells, dtype=bool)
+
+
+def board_text(tokens: Sequence[int], known: Sequence[bool]) -> str:
+    """Return a board as one line of digits, with a dot for each empty cell."""
+    return "".join(str(token + 1) if given else "." for token, given in zip(tokens, known, strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from latent_tokens.cli import main as latent_tokens
-from latent_tokens.trace.frozen import PAGE_RECORD
+from latent_tokens.trace.examples import PAGE_RECORD
 
 STEP = 8  # shown in the pictures
 MARGIN = 7  # pixels above the title and below the board, in hero.gif

@@ -17,8 +17,9 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.page.document import page_with
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
-from latent_tokens.trace.boards import EXAMPLES, examples, measured, view
+from latent_tokens.trace.boards import view
 from latent_tokens.trace.drawing import moments, strip
+from latent_tokens.trace.examples import EXAMPLES, examples, measured
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 PUZZLE = EXAMPLES[4][1]
@@ -291,21 +292,6 @@ def test_impossible_decode_is_refused_before_it_begins():
     net = Transformer(SIZES["nano"], text.vocab_size, 16)
     with pytest.raises(ValueError, match="which has no puzzles"):
         LoadedModel("text", net, text)
-
-
-def test_exception_in_the_listener_ends_the_decode():
-    from latent_tokens.trace.record import watch
-
-    heard = []
-
-    def tell(kind, event):
-        heard.append(kind)
-        if len(heard) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        watch(ask(model("sudoku-4")), tell)
-    assert heard == ["start", "frame", "frame"]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
 from latent_tokens.tasks import Solvable, errors_of
 from latent_tokens.tasks.base import scores_of
-from latent_tokens.trace.boards import examples as examples_of
+from latent_tokens.trace.examples import examples as examples_of
 
 
 class Palindrome(TaskBase):

@@ -35,8 +35,7 @@ from latent_tokens import TASKS, TrainConfig, fit
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.trace.boards import examples, measured
-from latent_tokens.trace.frozen import PAGE_RECORD
+from latent_tokens.trace.examples import PAGE_RECORD, examples, measured
 from latent_tokens.trace.record import DecodeRequest, trace
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from helpers.browser import DESK
 from helpers.page import PHONE, fits, screen, sound, until
 from latent_tokens import TASKS, EvalConfig, evaluate, from_pretrained
 from latent_tokens.page.curves import curves
-from latent_tokens.trace.boards import measured
+from latent_tokens.trace.examples import measured
 
 pytestmark = pytest.mark.slow
 RUNNING = "document.querySelector('#curve-run').ariaDisabled === 'true'"

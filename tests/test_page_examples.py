@@ -14,8 +14,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import watched
 from latent_tokens.page.curves import curves
 from latent_tokens.storage import sha256_of
-from latent_tokens.trace.boards import COMPARISONS, chosen, measured
-from latent_tokens.trace.frozen import PAGE_RECORD, FrozenBoards, compared, measure, puzzles, solved
+from latent_tokens.trace.examples import COMPARISONS, PAGE_RECORD, chosen, compared, measured, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 sys.path.append(str(ROOT / "scripts"))
@@ -149,7 +148,9 @@ def test_the_shown_cell_is_predicted_as_recorded():
     puzzle = task.encode(cell["puzzle"])
     tokens, known = torch.from_numpy(puzzle.tokens).long(), torch.from_numpy(puzzle.known)
     tokens[0, cell["target"]] = cell["answer"]
-    boards = FrozenBoards(tokens, known, torch.tensor([cell["target"]]), torch.tensor([cell["others"]]))
+    boards = page_examples.OneCellBoards(
+        tokens, known, torch.tensor([cell["target"]]), torch.tensor([cell["others"]])
+    )
     net = from_pretrained(record["model"])
     without = boards.predict(net, boards.others[:, :0])[0, -1]
     with_one = boards.predict(net, torch.tensor([[cell["latent"]]]))[0]
@@ -159,7 +160,7 @@ def test_the_shown_cell_is_predicted_as_recorded():
         cell["answer"],
         cell["probability_with_one"],
     )
-    counts, chosen = measure(net, boards, task)
+    counts, chosen = page_examples.measure(net, boards, task)
     assert counts == {"states": 1, "wrong": 1, "mended": 1, "mended_by_one": 1, "spoiled": 0}
     assert chosen == cell
 

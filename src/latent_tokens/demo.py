@@ -30,8 +30,7 @@ from latent_tokens.progress import progress
 from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku
-from latent_tokens.trace.boards import chosen
-from latent_tokens.trace.frozen import compared, puzzles, solved
+from latent_tokens.trace.examples import chosen, compared, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, Trace, trace
 from latent_tokens.training.loop import fit
 
@@ -39,7 +38,6 @@ Settings = tuple[tuple[OrderName, int], ...]
 
 TASK = "sudoku-6"
 LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
-WATCHED: tuple[int | Literal["all"], ...] = (0, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
 GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to watch is chosen
 MOST_PROCESSES = 8  # that measure rows at the same time: each holds torch in memory
@@ -62,13 +60,13 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     # Train and measure the model.
     check_out(config.out)
     begun = time.perf_counter()
-    run = train("scdm", config)
+    run = fit(training(config))
     seconds = time.perf_counter() - begun
     rows = measure("scdm", run, DIAL, config, run / "results.jsonl")
 
     # Add the reference models.
     if config.every_method:
-        ship([run, *(train(method, config) for method in REFERENCES)], config)
+        ship([run, *(fit(training(config, method)) for method in REFERENCES)], config)
     references = reference_rows(config.out / "bundled" if config.every_method else BUNDLED)
 
     # Write the summary, the figure and the page.
@@ -77,8 +75,8 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
         "task": TASK,
         "steps": recipe.steps,
         "train_seconds": round(seconds, 1),
-        "rows": [brief(row) for row in rows],
-        "references": [brief(row) for row in references],
+        "rows": [*brief(rows)],
+        "references": [*brief(references)],
     }
     write_atomic({config.out / "summary.json": json_bytes(summary)})
     description = (
@@ -93,10 +91,10 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     return rows, references
 
 
-def brief(row: Row) -> dict[str, Json]:
-    """Return the entries of a row that the summary has."""
-    entries = cast(dict[str, Json], row)
-    return {key: entries[key] for key in ROW_KEYS if key in entries}
+def brief(rows: list[Row]) -> list[dict[str, Json]]:
+    """Return the entries of rows that the summary has."""
+    entries = cast(list[dict[str, Json]], rows)
+    return [{key: row[key] for key in ROW_KEYS if key in row} for row in entries]
 
 
 def watched(model: LoadedModel, count: int) -> tuple[list[Trace], str]:
@@ -104,43 +102,28 @@ def watched(model: LoadedModel, count: int) -> tuple[list[Trace], str]:
 
     The puzzle is chosen from `count` generated ones, as the caption explains.
     """
-    assert isinstance(model.task, Sudoku)
-    problems = puzzles(model.task, count, GIVENS, PUZZLE_SEED)
-    with progress(
-        f"comparing n = {WATCHED[0]} and n = {WATCHED[1]} on {count} puzzles", 2 * count
-    ) as advance:
-        without, with_all = (
-            solved(model, problems, SamplingConfig(latents, CANDIDATES), advance)
-            for latents in WATCHED
-        )
-    counts: dict[str, str | int] = {
-        "puzzles": count,
-        "givens": GIVENS,
-        "candidates": CANDIDATES,
-        "seed": 0,
-        **compared(without, with_all),
-    }
+    problems = puzzles(cast(Sudoku, model.task), count, GIVENS, PUZZLE_SEED)
+    settings = [SamplingConfig(0, CANDIDATES), SamplingConfig("all", CANDIDATES)]
+    with progress(f"comparing n = 0 and n = all on {count} puzzles", 2 * count) as advance:
+        without, with_all = (solved(model, problems, setting, advance) for setting in settings)
     gained = with_all & ~without
-    index = int(gained.argmax())
     if gained.any():
-        caption = chosen("gained", counts)
+        counts = {"puzzles": count, "givens": GIVENS, "candidates": CANDIDATES, "seed": 0}
+        caption = chosen("gained", counts | compared(without, with_all))
     else:
-        setting = f"{GIVENS} givens, k = {CANDIDATES}, top-prob decoding, seed 0"
-        solutions = (
+        caption = (
+            f"First of {count} generated puzzles ({GIVENS} givens, k = {CANDIDATES}, top-prob decoding, "
+            "seed 0). No puzzle is solved with all latent tokens and wrong with none. "
             f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
         )
-        reason = "No puzzle is solved with all latent tokens and wrong with none."
-        caption = f"First of {count} generated puzzles ({setting}). {reason} {solutions}"
+    index = int(gained.argmax())
     problem = problems.take(slice(index, index + 1))
-    requests = [
-        DecodeRequest(model, problem, SamplingConfig(latents, CANDIDATES)) for latents in WATCHED
-    ]
-    return [trace(request) for request in requests], caption
+    return [trace(DecodeRequest(model, problem, setting)) for setting in settings], caption
 
 
 def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
     """Return the recipe of one model of the demo."""
-    full = TrainConfig(
+    recipe = TrainConfig(
         TASK,
         method,
         out=config.out / method,
@@ -148,16 +131,9 @@ def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
         precision=config.precision,
         threads=config.threads,
     )
-    return (
-        full
-        if config.scale == "full"
-        else replace(full, steps=20, num_train=2_000, num_validation=64)
-    )
-
-
-def train(method: str, config: DemoConfig) -> Path:
-    """Train one method of the demo, and return its run directory."""
-    return fit(training(config, method))
+    if config.scale == "full":
+        return recipe
+    return replace(recipe, steps=20, num_train=2_000, num_validation=64)
 
 
 def measure(
@@ -217,9 +193,12 @@ def reference_rows(bundled: Path) -> list[Row]:
 
     Speeds are left out, because they were measured on other hardware.
     """
-    rows = [row for row in read_results(bundled / "results.jsonl") if row["task"] == TASK]
     kept = [
-        row for row in rows if row["method"] in REFERENCES and row["candidates"] in (1, CANDIDATES)
+        row
+        for row in read_results(bundled / "results.jsonl")
+        if row["task"] == TASK
+        and row["method"] in REFERENCES
+        and row["candidates"] in (1, CANDIDATES)
     ]
     for row in kept:
         row.pop("seconds", None)

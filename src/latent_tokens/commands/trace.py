@@ -102,7 +102,7 @@ def caption_of(decodes: list[DecodeRequest]) -> str:
     its choice.
     """
     from latent_tokens.evaluation.settings import shown_candidates, shown_latents
-    from latent_tokens.trace.boards import chosen, measured_for
+    from latent_tokens.trace.examples import chosen, measured_for
 
     first = decodes[0]
     folder = first.model.net.folder

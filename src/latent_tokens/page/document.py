@@ -6,15 +6,13 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from latent_tokens.configs import block_in
 from latent_tokens.page.curves import curves
 from latent_tokens.page.models import (
-    Example,
-    ModelEntry,
     inlined,
     model_entry,
     weights_of,
@@ -23,7 +21,7 @@ from latent_tokens.page.models import (
     why_too_large,
 )
 from latent_tokens.storage import sha256_of
-from latent_tokens.trace.frozen import PAGE_RECORD, PageRecord
+from latent_tokens.trace.examples import PAGE_RECORD
 from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 
 FOLDER = Path(__file__).parent
@@ -43,27 +41,26 @@ def page_of(models: Sequence[LoadedModel]) -> str:
     Raises:
         ValueError: the engine cannot decode with a model, or the weights exceed MOST_WEIGHTS.
     """
-    # Check the models.
-    for model in models:
-        reason = why_not_in_page(model)
-        if reason:
-            raise ValueError(
-                f"{model.name}: {reason} "
-                "Leave it out, or record one decode: latent-tokens trace RUN PUZZLE -o FILE."
-            )
-    reason = why_too_large(models)
-    if reason:
+    instead = "Leave it out, or record one decode: latent-tokens trace RUN PUZZLE -o FILE."
+    reasons = [f"{model.name}: {why_not_in_page(model)}" for model in models]
+    for reason in reasons:
+        if not reason.endswith(": "):
+            raise ValueError(f"{reason} {instead}")
+    if reason := why_too_large(models):
         names = " ".join(model.name for model in models)
         raise ValueError(f"{names}: {reason} Name fewer or smaller models.")
+    return filled_page({"curves": curves(), **decoding_with(models, map(model_entry, models))})
 
-    # Put them into the page.
-    contents = {
+
+def decoding_with(
+    models: Sequence[LoadedModel], entries: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the contents with which a page decodes: models, their weights, and measured examples."""
+    return {
         "record": record_of(models),
-        "curves": curves(),
-        "entries": [model_entry(model) for model in models],
+        "entries": list(entries),
         "weights": {model.name: inlined(model) for model in models},
     }
-    return with_policy(document_with(contents))
 
 
 def page_with(
@@ -91,19 +88,16 @@ def page_with(
     reason = why_recorded(models) if models else NO_MODEL
     reasons = [reason, *(why_not_repeated(trace["start"]["settings"]) for trace in traces)]
     reason = next(filter(None, reasons), "")
-    contents: dict[str, object] = {
+    contents: dict[str, Any] = {
         "curves": curves(),
         "traces": traces,
         "recorded": {"caption": caption, "reason": reason},
     }
     if not reason:
-        by_name = {model.name: model for model in models}
-        contents["entries"] = [
-            entry_with(model, traces[0]["start"], caption) for model in by_name.values()
-        ]
-        contents["weights"] = {name: inlined(model) for name, model in by_name.items()}
-        contents["record"] = record_of(models)
-    return with_policy(document_with(contents))
+        own = list({model.name: model for model in models}.values())
+        start = traces[0]["start"]
+        contents |= decoding_with(own, (entry_with(model, start, caption) for model in own))
+    return filled_page(contents)
 
 
 def why_not_repeated(settings: StartSettings) -> str:
@@ -115,56 +109,47 @@ def why_not_repeated(settings: StartSettings) -> str:
     return ""
 
 
-def entry_with(model: LoadedModel, start: Start, caption: str) -> ModelEntry:
+def entry_with(model: LoadedModel, start: Start, caption: str) -> dict[str, Any]:
     """Return the entry of a model, with the recorded puzzle as its first example."""
     entry = model_entry(model)
     cells = ["." if token is None else str(token + 1) for token in start["tokens"]]
-    recorded: Example = {
-        "puzzle": " ".join(cells),
-        "label": "the recorded puzzle",
-        "caption": caption,
-    }
+    recorded = {"puzzle": " ".join(cells), "label": "the recorded puzzle", "caption": caption}
     return {**entry, "examples": [recorded, *entry["examples"]]}
 
 
-def record_of(models: Sequence[LoadedModel]) -> PageRecord | None:
+def record_of(models: Sequence[LoadedModel]) -> Any:
     """Return what the page shows of a bundled model, if one of the models is that one."""
-    record = cast(PageRecord, json.loads(PAGE_RECORD.read_text()))
+    record = json.loads(PAGE_RECORD.read_text())
     hashes = {model.name: sha256_of(weights_of(model)) for model in models}
     return record if hashes.get(record["model"]) == record["sha256"] else None
 
 
-def document_with(contents: Mapping[str, object]) -> str:
-    """Return page.html with its style and its scripts inlined, and JSON in its elements of these names."""
-    document = assembled(read_asset("page.html"))
-    for name, content in contents.items():
-        document = filled(document, name, content)
-    return document
-
-
-def with_policy(document: str) -> str:
-    """Return a page that states its own Content-Security-Policy."""
+def filled_page(contents: Mapping[str, object]) -> str:
+    """Return the page with contents, which states its own Content-Security-Policy."""
+    document = document_with(contents)
     tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(document)}">'
     return document.replace(CHARSET, f"{CHARSET}\n{tag}", 1)
 
 
-def assembled(document: str) -> str:
-    """Return a page with its style and its scripts inlined."""
-    styled = STYLE.sub(lambda match: f"<style>\n{read_asset(match[1])}</style>", document)
-    return SCRIPT.sub(lambda match: f"<script>\n{read_asset(match[1])}</script>", styled)
+def document_with(contents: Mapping[str, object]) -> str:
+    """Return page.html with its style and its scripts inlined, and JSON in its elements of these names."""
+    document = read_asset("page.html")
+    document = STYLE.sub(lambda match: f"<style>\n{read_asset(match[1])}</style>", document)
+    document = SCRIPT.sub(lambda match: f"<script>\n{read_asset(match[1])}</script>", document)
+    for name, content in contents.items():
+        start = f'<script type="application/json" id="{name}">'
+        before, after = document.split(start, 1)
+        rest = after.split("</script>", 1)[1]
+        text = json.dumps(content, separators=(",", ":")).replace(
+            "<", "\\u003c"
+        )  # no </script> within
+        document = f"{before}{start}{text}</script>{rest}"
+    return document
 
 
 def read_asset(name: str) -> str:
     """Return the text of a file of the page."""
     return (FOLDER / name).read_text(encoding="utf-8")
-
-
-def filled(document: str, name: str, content: object) -> str:
-    """Return a page with JSON in its element of that name."""
-    start, end = f'<script type="application/json" id="{name}">', "</script>"
-    before, after = document.split(start, 1)
-    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")  # no </script> within
-    return before + start + text + end + after.split(end, 1)[1]
 
 
 def policy(document: str) -> str:

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
@@ -16,45 +16,13 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 from latent_tokens.tasks import Examples
-from latent_tokens.trace.boards import (
-    COMPARISONS,
-    ExampleSet,
-    chosen,
-    examples,
-    measured,
-    measured_for,
-    view,
-)
+from latent_tokens.trace.boards import view
+from latent_tokens.trace.examples import COMPARISONS, chosen, examples, measured, measured_for
 from latent_tokens.trace.record import LoadedModel, has_free_latents
 
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
 TASK = re.compile(r"sudoku-\d+(-pattern)?")  # as in web/src/engine/sudoku.js
 SIDES = (4, 6, 9, 16)
-
-
-class Example(TypedDict):
-    """An example puzzle of a model."""
-
-    puzzle: str
-    label: str
-    caption: str
-
-
-class ModelEntry(TypedDict):
-    """What the page knows of a model without its weights."""
-
-    name: str
-    task: str
-    kind: str
-    method: str
-    parameters: int
-    dial: bool
-    side: int | None
-    box: list[int] | None
-    left_to_right: bool
-    continues_prefix: bool
-    candidates: int
-    examples: list[Example]
 
 
 def why_recorded(models: Sequence[LoadedModel]) -> str:
@@ -85,8 +53,7 @@ def why_too_large(models: Sequence[LoadedModel]) -> str:
 
 def weights_of(model: LoadedModel) -> Path:
     """Return the file with the weights of a saved model."""
-    assert model.net.folder is not None
-    return model.net.folder / "model.safetensors"
+    return (model.net.folder or Path()) / "model.safetensors"
 
 
 def inlined(model: LoadedModel) -> dict[str, Json]:
@@ -97,14 +64,17 @@ def inlined(model: LoadedModel) -> dict[str, Json]:
     }
 
 
-def model_entry(model: LoadedModel) -> ModelEntry:
-    """Return the entry of a model that `why_recorded` accepts."""
+def model_entry(model: LoadedModel) -> dict[str, Any]:
+    """Return what the page knows of a model that `why_recorded` accepts, without its weights."""
     method = model.net.method
     task = model.task
     puzzles = [puzzle for puzzle in examples(task) if accepts(method, task.encode(puzzle))]
     board = view(task, task.encode(puzzles[0]))
     record = measured_for(task, weights_of(model))
-    task_record = measured().get(task.name)
+    kinds = {} if record is None else {one["puzzle"]: one["kind"] for one in record["examples"]}
+    labels = {puzzle: COMPARISONS[kind] for puzzle, kind in kinds.items()}
+    captions = {puzzle: chosen(kind, record or {}) for puzzle, kind in kinds.items()}
+    empty = "." * board.columns**2
     return {
         "name": model.name,
         "task": task.name,
@@ -116,25 +86,16 @@ def model_entry(model: LoadedModel) -> ModelEntry:
         "box": None if board.box is None else list(board.box),
         "left_to_right": method.is_left_to_right,
         "continues_prefix": method.readout == "shifted",
-        "candidates": DEFAULT_CANDIDATES if task_record is None else task_record["candidates"],
-        "examples": [example_entry(puzzle, record) for puzzle in puzzles],
+        "candidates": measured().get(task.name, {"candidates": DEFAULT_CANDIDATES})["candidates"],
+        "examples": [
+            {
+                "puzzle": puzzle,
+                "label": "empty board" if puzzle == empty else labels.get(puzzle, ""),
+                "caption": captions.get(puzzle, ""),
+            }
+            for puzzle in puzzles
+        ],
     }
-
-
-def example_entry(puzzle: str, record: ExampleSet | None) -> Example:
-    """Return a puzzle with its label, and with its caption if it was selected by decoding with this model."""
-    if set(puzzle) == {"."}:
-        return {"puzzle": puzzle, "label": "empty board", "caption": ""}
-    if record is not None:
-        for example in record["examples"]:
-            if example["puzzle"] == puzzle:
-                kind = example["kind"]
-                return {
-                    "puzzle": puzzle,
-                    "label": COMPARISONS[kind],
-                    "caption": chosen(kind, record),
-                }
-    return {"puzzle": puzzle, "label": "", "caption": ""}
 
 
 def accepts(method: Method, problem: Examples) -> bool:

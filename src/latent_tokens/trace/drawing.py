@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,79 +17,39 @@ from latent_tokens.evaluation.rows import labeled
 from latent_tokens.palette import PAGE
 from latent_tokens.trace.record import Frame, Start, Trace
 
-GIVEN = PAGE["ink"]
-
-
-GIVEN_FILL = PAGE["faint"]
-
-
-DECODED = PAGE["blue"]
-
-
-CANDIDATE = PAGE["blue-wash"]
-
-
-LATENT = PAGE["orange-wash"]
-
-
-LATENT_EDGE = PAGE["orange-line"]
-
-
-BROKEN = PAGE["red"]
-
-
-BROKEN_FILL = PAGE["red-wash"]
-
-
-RIGHT = PAGE["green"]
-
-
-WRONG = PAGE["red"]
-
-
-LINE = PAGE["edge"]
-
-
-HATCH = PAGE["line"]
-
-
 MAX_COLUMNS = 20  # cells per line
-
-
 PIXELS = 110  # per inch
-
+MOMENTS = 6  # of a trace in a PNG
 
 # Inches.
 NARROW = 2.2  # width of a square board
-
-
 WIDE = 4.0  # width of another board
-
-
 LEGEND_WIDTH = 8.4  # of a legend in one line
-
-
 LEGEND_HEIGHT = 0.5
-
-
 MARGIN = 0.14  # to the left and the right of a board
-
-
 TITLE = 0.28  # above a board
-
-
 CAPTION = 0.3  # below a board
 
-
-class CellStyle(TypedDict, total=False):
-    """The style of a cell's rectangle."""
-
-    facecolor: str
-    edgecolor: str
-    linewidth: float
-    linestyle: str
-    hatch: str
-    zorder: int
+STYLES: dict[str, dict[str, Any]] = {
+    "given": {"facecolor": PAGE["faint"], "edgecolor": PAGE["edge"], "linewidth": 0.6},
+    "decoded": {"facecolor": "white", "edgecolor": PAGE["edge"], "linewidth": 0.6},
+    "decoded now": {"facecolor": PAGE["blue"], "edgecolor": PAGE["edge"], "linewidth": 0.6},
+    "candidate": {"facecolor": PAGE["blue-wash"], "edgecolor": PAGE["blue"], "linewidth": 1.2},
+    "latent": {
+        "facecolor": PAGE["orange-wash"],
+        "edgecolor": PAGE["orange-line"],
+        "linewidth": 1.2,
+        "linestyle": "--",
+    },
+    "skipped": {"facecolor": "white", "edgecolor": PAGE["line"], "linewidth": 0.3, "hatch": "////"},
+    "conflict": {
+        "facecolor": PAGE["red-wash"],
+        "edgecolor": PAGE["red"],
+        "linewidth": 2.2,
+        "zorder": 3,
+    },
+}
+"""The rectangle of a cell by its kind, also in the legend."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +78,7 @@ class Moment:
         """The color of the caption: that of the verdict at the end."""
         if self.frame is not None:
             return "black"
-        return RIGHT if self.trace["end"]["right"] else WRONG
+        return PAGE["green"] if self.trace["end"]["right"] else PAGE["red"]
 
 
 def figure(moments: Sequence[Moment], columns: int) -> Figure:
@@ -141,14 +101,8 @@ def figure(moments: Sequence[Moment], columns: int) -> Figure:
         row, column = divmod(number, columns)
         x = (total_width - width * columns) / 2 + width * column + MARGIN
         y = total_height - panel_height * row - scale * TITLE - board_height
-        axes = drawing.add_axes(
-            (
-                x / total_width,
-                y / total_height,
-                board_width / total_width,
-                board_height / total_height,
-            )
-        )
+        corner = (x / total_width, y / total_height)
+        axes = drawing.add_axes((*corner, board_width / total_width, board_height / total_height))
         draw_board(axes, moment, 72 * board_width / cells_wide)
         caption = moment.caption if scale > 1 else moment.caption.replace(" processed", "")
         weight = "normal" if moment.frame else "bold"
@@ -158,7 +112,7 @@ def figure(moments: Sequence[Moment], columns: int) -> Figure:
             titled.append(moment.trace)
 
     # The legend.
-    entries = legend()
+    entries = [Patch(**style, label=kind) for kind, style in STYLES.items()]
     drawing.legend(
         handles=entries,
         loc="lower center",
@@ -194,21 +148,6 @@ def grid_shape(trace: Trace) -> tuple[int, int]:
     return columns, math.ceil(len(trace["start"]["tokens"]) / columns)
 
 
-def legend() -> list[Patch]:
-    """Return the meaning of the colors."""
-    return [
-        Patch(facecolor=GIVEN_FILL, edgecolor=LINE, label="given"),
-        Patch(facecolor="white", edgecolor=DECODED, label="decoded"),
-        Patch(facecolor=DECODED, edgecolor=LINE, label="decoded now"),
-        Patch(facecolor=CANDIDATE, edgecolor=DECODED, linewidth=1.5, label="candidate"),
-        Patch(
-            facecolor=LATENT, edgecolor=LATENT_EDGE, linewidth=1.2, linestyle="--", label="latent"
-        ),
-        Patch(facecolor="white", edgecolor=HATCH, hatch="////", label="skipped"),
-        Patch(facecolor=BROKEN_FILL, edgecolor=BROKEN, linewidth=2, label="conflict"),
-    ]
-
-
 def draw_board(axes: Axes, moment: Moment, points: float) -> None:
     """Draw clean tokens, and the most likely token of each candidate and latent cell.
 
@@ -231,39 +170,29 @@ def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: fl
     """Draw the rectangle of a cell and its token."""
     start = moment.trace["start"]
     frame = moment.frame
-    style: CellStyle = {"facecolor": "white", "edgecolor": LINE, "linewidth": 0.6}
     token: float | None = moment.tokens[cell]
-    color = DECODED
+    kind = "skipped" if token is None else "decoded"
+    color = PAGE["blue"]
     font_size = 0.55  # relative to the cell
     weight = "normal"
 
-    # The style by the kind of the cell.
+    # The kind of the cell, and the look of its token.
     decoded_now = {} if frame is None else {pair[0]: pair[1] for pair in frame["chosen"]}
     if start["tokens"][cell] is not None:
-        color = GIVEN
+        kind = "given"
+        color = PAGE["ink"]
         weight = "bold"
-        style["facecolor"] = GIVEN_FILL
     elif cell in decoded_now:
+        kind = "decoded now"
         token = decoded_now[cell]
         color = "white"
         weight = "bold"
-        style["facecolor"] = DECODED
     elif frame is not None and str(cell) in frame["beliefs"]:
+        kind = "candidate" if cell in frame["candidates"] else "latent"
         token, probability = frame["beliefs"][str(cell)][0]
-        color = GIVEN
+        color = PAGE["ink"]
         font_size = 0.25 + 0.25 * probability
-        style |= {
-            "facecolor": LATENT,
-            "edgecolor": LATENT_EDGE,
-            "linewidth": 1.2,
-            "linestyle": "--",
-        }
-        if cell in frame["candidates"]:
-            style |= {"facecolor": CANDIDATE, "edgecolor": DECODED, "linestyle": "-"}
-    elif token is None:
-        style |= {"edgecolor": HATCH, "hatch": "////", "linewidth": 0.3}
-    if is_broken:
-        style |= {"edgecolor": BROKEN, "facecolor": BROKEN_FILL, "linewidth": 2.2, "zorder": 3}
+    style = STYLES["conflict" if is_broken else kind]
 
     # The rectangle, within the thin lines of the grid if its own line is thick, and the token.
     y, x = divmod(cell, grid_shape(moment.trace)[0])
@@ -282,9 +211,6 @@ def box_lines(
     rows, columns = start.get("box") or (height, width)
     yield from (((0, width), (y, y)) for y in range(0, height + 1, rows))
     yield from (((x, x), (0, height)) for x in range(0, width + 1, columns))
-
-
-MOMENTS = 6  # of a trace in a PNG
 
 
 def moments(trace: Trace) -> list[Moment]:

@@ -1,14 +1,11 @@
-"""One decode as data: its events, steps and the record of them."""
+"""One decode as data: what is known before it, its steps, and its end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NotRequired, Protocol, TypedDict, cast
-
-from jaxtyping import Float
-from torch import Tensor
+from typing import NotRequired, TypedDict
 
 from latent_tokens.checkpoints.directory import check_fits
 from latent_tokens.configs import SamplingConfig
@@ -46,23 +43,18 @@ class StartSettings(TypedDict):
     off_distribution: NotRequired[bool]
 
 
-class BoardFormat(TypedDict):
-    """The part of `start` that describes how cells are drawn. Only a Sudoku has `side` and `box`."""
+class Start(TypedDict):
+    """Everything known before the first step. Only a Sudoku has `side` and `box`."""
 
+    model: str
+    method: str
+    task: str
     kind: str
     side: NotRequired[int]
     box: NotRequired[list[int]]
     columns: int
     heads: list[str]
     signs: list[str]
-
-
-class Start(BoardFormat):
-    """Everything known before the first step."""
-
-    model: str
-    method: str
-    task: str
     tokens: list[int | None]
     words: list[str]
     settings: StartSettings
@@ -70,8 +62,8 @@ class Start(BoardFormat):
     all_processed: int
 
 
-class StepCells(TypedDict):
-    """The cells of a step, and the predicted probabilities of candidate and latent ones."""
+class Frame(TypedDict):
+    """A step: its cells, the predicted probabilities of masked ones, and the tokens processed so far."""
 
     step: int
     chosen: list[list[int]]  # pairs of a cell and its token
@@ -79,12 +71,7 @@ class StepCells(TypedDict):
     latents: list[int]
     beliefs: dict[
         str, list[list[float]]
-    ]  # by cell: pairs of a token and its probability, in descending order
-
-
-class Frame(StepCells):
-    """A step, with the tokens processed so far."""
-
+    ]  # by cell: pairs of a token and its probability, descending
     processed: int
     all_processed: int
 
@@ -107,54 +94,9 @@ class Trace(TypedDict):
     end: End
 
 
-class Tell(Protocol):
-    """Receives the events of a decode: `start`, a `frame` per step, `end`."""
-
-    def __call__(self, kind: str, payload: Start | Frame | End, /) -> None: ...
-
-
 TOP_TOKENS = 6  # most likely tokens of a cell
-
-
 NINE = 9  # on a board of 9x9, all digits
-
-
 DIGITS = 3  # of a probability
-
-
-def cells_of(step: Step, cell_of: dict[int, int]) -> StepCells:
-    """Return the cells of a step of one sample. Positions that are not drawn are left out."""
-    layout = step.layout
-    num_clean = int(layout.num_clean[0])
-    num_shown = int(layout.num_shown[0])
-    masked = layout.positions[0, num_clean:num_shown].tolist()
-    probabilities = step.probabilities[0, num_clean:num_shown]
-    decoded = zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True)
-    return {
-        "step": int(step.number[0]),
-        "chosen": [
-            [cell_of[position], token] for position, token in decoded if position in cell_of
-        ],
-        "candidates": [cell_of[position] for position in step.candidates[0] if position in cell_of],
-        "latents": [cell_of[position] for position in step.latents[0] if position in cell_of],
-        "beliefs": dict(top_probabilities(masked, probabilities, cell_of)),
-    }
-
-
-def top_probabilities(
-    positions: list[int], probabilities: Float[Tensor, "N V"], cell_of: dict[int, int]
-) -> Iterator[tuple[str, list[list[float]]]]:
-    """Yield each cell with its most likely tokens and their probabilities, if they do not round to 0."""
-    most = NINE if len(cell_of) == NINE**2 else TOP_TOKENS
-    top = probabilities.topk(min(most, probabilities.shape[1]), dim=1)
-    for position, tokens, values in zip(
-        positions, top.indices.tolist(), top.values.tolist(), strict=True
-    ):
-        if position in cell_of:
-            pairs = [
-                [token, round(value, DIGITS)] for token, value in zip(tokens, values, strict=True)
-            ]
-            yield str(cell_of[position]), [pair for pair in pairs if pair[1] > 0]
 
 
 @dataclass(frozen=True)
@@ -220,84 +162,40 @@ def has_free_latents(method: Method) -> bool:
     return method.latent_control == "free"
 
 
-def start_of(request: DecodeRequest) -> Start:
-    """Return everything known before the first step."""
-    method = request.model.net.method
-    board = request.view
-    settings = StartSettings(
-        latents=shown_latents(method, request.decoding),
-        candidates=shown_candidates(method, request.decoding),
-        order=request.order,
-        temperature=request.decoding.temperature,
-        seed=request.setting.seed,
-    )
-    if is_off_distribution(method, request.decoding.latents):
-        settings["off_distribution"] = True
-    return {
-        "model": request.model.name,
-        "method": name_of(method),
-        "task": request.model.task.name,
-        **board_format(board),
-        "tokens": given(board, request.problem),
-        "words": list(board.words),
-        "settings": settings,
-        "dial": has_free_latents(method),
-        "all_processed": all_processed(request.problem),
-    }
-
-
-def board_format(board: View) -> BoardFormat:
-    """Return the part of `start` that describes how cells are drawn."""
-    entries: BoardFormat = {
-        "kind": board.kind,
-        "columns": board.columns,
-        "heads": list(board.heads),
-        "signs": list(board.signs),
-    }
-    if board.box is not None:
-        entries["side"] = board.columns
-        entries["box"] = list(board.box)
-    return entries
-
-
-def given(board: View, problem: Examples) -> list[int | None]:
-    """Return the given token of each cell, or None."""
-    tokens = problem.tokens[0].tolist()
-    known = problem.known[0].tolist()
-    return [tokens[position] if known[position] else None for position in board.positions]
-
-
-def all_processed(problem: Examples) -> int:
-    """Return the tokens processed by a decode with all latent tokens, one token per step."""
-    _, known, lengths = as_tensors(problem)
-    return int(most_tokens(lengths, known.sum(1))[0])
-
-
-def watch(request: DecodeRequest, tell: Tell) -> Generated:
-    """Decode a puzzle and tell `start`, a `frame` per step, and `end`.
-
-    An exception of `tell` ends the decoding.
-    """
-    tell("start", start_of(request))
+def trace(request: DecodeRequest) -> Trace:
+    """Decode a puzzle and return its trace."""
+    frames: list[Frame] = []
     cell_of = {position: cell for cell, position in enumerate(request.view.positions)}
     length = int(request.problem.lengths[0])
     num_known = int(request.problem.known.sum())
-    processed = 0
 
     def on_step(step: Step) -> None:
-        nonlocal processed
-        processed += int(step.layout.num_shown[0])
+        before = frames[-1]["processed"] if frames else 0
         num_decoded = int(step.layout.num_clean[0]) - num_known + step.chosen.shape[1]
-        frame: Frame = {
-            **cells_of(step, cell_of),
-            "processed": processed,
-            "all_processed": length * num_decoded,
-        }
-        tell("frame", frame)
+        decoded = zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True)
+        frames.append(
+            {
+                "step": int(step.number[0]),
+                "chosen": [[cell_of[at], token] for at, token in decoded if at in cell_of],
+                "candidates": [cell_of[at] for at in step.candidates[0] if at in cell_of],
+                "latents": [cell_of[at] for at in step.latents[0] if at in cell_of],
+                "beliefs": dict(top_probabilities(step, cell_of)),
+                "processed": before + int(step.layout.num_shown[0]),
+                "all_processed": length * num_decoded,
+            }
+        )
 
     result, seconds = decode(request, on_step)
-    tell("end", end_of(request, result, seconds))
-    return result
+    tokens = as_numpy(result.tokens[0])
+    wrong = errors_of(request.model.task, tokens, length)
+    end: End = {
+        "right": not wrong,
+        "wrong": wrong,
+        "broken": request.view.broken(tokens) if wrong else [],
+        "processed": int(result.processed[0]),
+        "seconds": round(seconds, 3),
+    }
+    return {"start": start_of(request), "frames": frames, "end": end}
 
 
 def decode(
@@ -313,22 +211,53 @@ def decode(
     return decoded.generated, decoded.seconds
 
 
-def end_of(request: DecodeRequest, result: Generated, seconds: float) -> End:
-    """Return the verdict, with the errors in words and their cells, and the cost."""
-    tokens = as_numpy(result.tokens[0])
-    wrong = errors_of(request.model.task, tokens, int(request.problem.lengths[0]))
-    return {
-        "right": not wrong,
-        "wrong": wrong,
-        "broken": request.view.broken(tokens) if wrong else [],
-        "processed": int(result.processed[0]),
-        "seconds": round(seconds, 3),
+def start_of(request: DecodeRequest) -> Start:
+    """Return everything known before the first step."""
+    method = request.model.net.method
+    board = request.view
+    tokens = request.problem.tokens[0].tolist()
+    is_known = request.problem.known[0].tolist()
+    _, known, lengths = as_tensors(request.problem)
+    settings = StartSettings(
+        latents=shown_latents(method, request.decoding),
+        candidates=shown_candidates(method, request.decoding),
+        order=request.order,
+        temperature=request.decoding.temperature,
+        seed=request.setting.seed,
+    )
+    if is_off_distribution(method, request.decoding.latents):
+        settings["off_distribution"] = True
+    start: Start = {
+        "model": request.model.name,
+        "method": name_of(method),
+        "task": request.model.task.name,
+        "kind": board.kind,
+        "columns": board.columns,
+        "heads": list(board.heads),
+        "signs": list(board.signs),
+        "tokens": [tokens[at] if is_known[at] else None for at in board.positions],
+        "words": list(board.words),
+        "settings": settings,
+        "dial": has_free_latents(method),
+        "all_processed": int(most_tokens(lengths, known.sum(1))[0]),
     }
+    if board.box is not None:
+        start |= {"side": board.columns, "box": list(board.box)}
+    return start
 
 
-def trace(request: DecodeRequest) -> Trace:
-    """Decode a puzzle and return its trace."""
-    events: list[Start | Frame | End] = []
-    watch(request, lambda kind, payload: events.append(payload))
-    start, *frames, end = events
-    return {"start": cast(Start, start), "frames": cast(list[Frame], frames), "end": cast(End, end)}
+def top_probabilities(
+    step: Step, cell_of: dict[int, int]
+) -> Iterator[tuple[str, list[list[float]]]]:
+    """Yield each masked cell with its most likely tokens and probabilities that do not round to 0."""
+    masked = slice(int(step.layout.num_clean[0]), int(step.layout.num_shown[0]))
+    probabilities = step.probabilities[0, masked]  # (masked slots, V)
+    most = NINE if len(cell_of) == NINE**2 else TOP_TOKENS
+    top = probabilities.topk(min(most, probabilities.shape[1]), dim=1)
+    positions = step.layout.positions[0, masked].tolist()
+    for position, tokens, values in zip(
+        positions, top.indices.tolist(), top.values.tolist(), strict=True
+    ):
+        if position in cell_of:
+            pairs = [[token, round(p, DIGITS)] for token, p in zip(tokens, values, strict=True)]
+            yield str(cell_of[position]), [pair for pair in pairs if pair[1] > 0]

@@ -1,0 +1,178 @@
+"""Example puzzles of the page and of the demo, and how latent tokens change which ones are solved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from latent_tokens.checkpoints.files import BUNDLED
+from latent_tokens.configs import SamplingConfig
+from latent_tokens.evaluation.problems import batches, decode_batch, device_of
+from latent_tokens.progress import Advance
+from latent_tokens.storage import sha256_of
+from latent_tokens.tasks import (
+    CompactZebra,
+    Examples,
+    Solvable,
+    Sudoku,
+    SudokuPuzzle,
+    TaskBase,
+    Zebra,
+)
+from latent_tokens.tasks.base import generate_checked
+from latent_tokens.tasks.countdown import texts
+from latent_tokens.tasks.zebra.puzzles import WORDS
+from latent_tokens.trace.record import DecodeRequest, LoadedModel
+
+Comparison = Literal["gained", "lost", "both", "neither"]
+
+MEASURED = BUNDLED / "examples.json"  # written by scripts/page_examples.py
+PAGE_RECORD = BUNDLED / "page.json"  # likewise: what the page shows of a bundled model
+COMPARISONS: dict[Comparison, str] = {
+    "gained": "solved with all latent tokens, wrong with none",
+    "lost": "solved with no latent tokens, wrong with all",
+    "both": "solved with and without latent tokens",
+    "neither": "wrong with and without latent tokens",
+}
+EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
+GIVEN_RATE = 0.5  # rate of given cells in an example of another size
+TOGETHER = 25  # puzzles per batch
+
+
+class MeasuredExample(TypedDict):
+    """An example puzzle, and whether it was solved at each number of latent tokens."""
+
+    puzzle: str
+    kind: Comparison
+    solved: dict[str, bool]
+
+
+class ExampleSet(TypedDict):
+    """The generated puzzles that were decoded to select examples, and their counts by comparison."""
+
+    model: str
+    sha256: str
+    puzzles: int
+    givens: int
+    candidates: int
+    seed: int
+    solved: dict[str, int]
+    gained: int
+    lost: int
+    both: int
+    neither: int
+    examples: list[MeasuredExample]
+
+
+def examples(task: Solvable) -> list[str]:
+    """Return example puzzles, as `task.encode` reads them."""
+    if isinstance(task, Sudoku | SudokuPuzzle):
+        return sudoku_examples(task)
+    if isinstance(task, CompactZebra):
+        return examples(task.zebra)
+    problems = generate_checked(task, 3, seed=0)
+    if isinstance(task, TaskBase):
+        shown = np.where(problems.known, problems.tokens.astype(np.int64), task.vocab_size)
+        return [
+            task.decode(row[:length]) for row, length in zip(shown, problems.lengths, strict=True)
+        ]
+    num_given = problems.known.sum(1)
+    prompts = [row[:count].tolist() for row, count in zip(problems.tokens, num_given, strict=True)]
+    if isinstance(task, Zebra):
+        return [" ".join(WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
+    return [texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
+
+
+def sudoku_examples(task: Sudoku | SudokuPuzzle) -> list[str]:
+    """Return the measured examples of a side, or the default ones. For boards, the last example is empty."""
+    record = measured().get(f"sudoku-{task.side}")
+    if record is not None:
+        puzzles = [example["puzzle"] for example in record["examples"]]
+    else:
+        puzzles = [*EXAMPLES.get(task.side, (generated_example(task),))]
+    if isinstance(task, Sudoku):
+        puzzles.append("." * task.side**2)
+    return puzzles
+
+
+def generated_example(task: Sudoku | SudokuPuzzle) -> str:
+    """Return a board with about half of its cells given, as numbers separated by spaces."""
+    pattern = Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern")
+    board = pattern.generate(1, seed=0).tokens[0]
+    is_given = np.random.default_rng(0).random(len(board)) < GIVEN_RATE
+    return " ".join(
+        str(digit + 1) if given else "." for digit, given in zip(board, is_given, strict=True)
+    )
+
+
+@cache
+def measured() -> dict[str, ExampleSet]:
+    """Return the examples that were selected by decoding generated puzzles, by task."""
+    records: dict[str, ExampleSet] = json.loads(MEASURED.read_text())
+    return records
+
+
+def measured_for(task: Solvable, weights: Path) -> ExampleSet | None:
+    """Return the examples of a task if they were measured with these weights, otherwise None."""
+    record = measured().get(task.name)
+    return record if record is not None and record["sha256"] == sha256_of(weights) else None
+
+
+def chosen(kind: Comparison, counts: Mapping[str, object]) -> str:
+    """Return a caption: how a puzzle was chosen, and how many puzzles are like it and the reverse."""
+    givens, k = counts["givens"], counts["candidates"]
+    setting = f"{givens} givens, k = {k}, top-prob decoding, seed {counts['seed']}"
+    caption = (
+        f"Chosen example: {COMPARISONS[kind]}, like {counts[kind]} of {counts['puzzles']} "
+        f"generated puzzles ({setting})."
+    )
+    reverse = {"gained": "lost", "lost": "gained"}.get(kind)
+    return caption if reverse is None else f"{caption} The reverse: {counts[reverse]}."
+
+
+def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
+    """Return generated puzzles with one solution each, as boards of the task with `givens` given cells."""
+    generator = SudokuPuzzle(
+        f"{task.name}-puzzle",
+        task.grid.box_rows,
+        task.grid.box_columns,
+        clues=givens,
+        guessing="allowed",
+    )
+    return generator.to_infill(generator.generate(count, seed), task)
+
+
+def solved(
+    model: LoadedModel, problems: Examples, setting: SamplingConfig, advance: Advance
+) -> NDArray[np.bool_]:
+    """Return which of N problems (N,) the model solves exactly.
+
+    Each is decoded with the random numbers of a problem that is decoded alone.
+    """
+    decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
+    solved_in_batches = []
+    for batch in batches(problems, TOGETHER, device_of(model.net)):
+        first_stream = replace(batch, rows=torch.zeros_like(batch.rows))
+        decoded = decode_batch(model.net, first_stream, decoding, setting.seed)
+        solved_in_batches.append(model.task.score(decoded.samples, batch.examples)["exact"] == 1)
+        advance(len(decoded.samples), "")
+    return np.concatenate(solved_in_batches)
+
+
+def compared(without: NDArray[np.bool_], with_all: NDArray[np.bool_]) -> dict[str, int]:
+    """Return the numbers of puzzles solved with all latent tokens only, none only, both and neither."""
+    pairs: dict[Comparison, NDArray[np.bool_]] = {
+        "gained": with_all & ~without,
+        "lost": without & ~with_all,
+        "both": with_all & without,
+        "neither": ~with_all & ~without,
+    }
+    return {kind: int(pairs[kind].sum()) for kind in COMPARISONS}

@@ -59,7 +59,9 @@ def test_wide_tokens_are_stored_and_read_as_uint32(data):
         assert LARGEST in prompt.tokens
 
 
-@pytest.mark.parametrize(("largest", "kind"), [(255, "uint8"), (65_535, "uint16"), (65_536, "uint32")])
+@pytest.mark.parametrize(
+    ("largest", "kind"), [(255, "uint8"), (256, "uint16"), (65_535, "uint16"), (65_536, "uint32")]
+)
 def test_tokens_have_the_smallest_type(largest, kind):
     assert as_numpy(torch.tensor([[largest, 0]])).dtype.name == kind
     assert as_array([[largest, 0]]).dtype.name == kind

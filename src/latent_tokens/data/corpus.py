@@ -48,10 +48,8 @@ SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a directory that 
 TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns
 HUB = "hub:"  # prefix of a source on the Hugging Face Hub
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a directory that `datasets` saved
-OF_PUZZLES = (
-    *("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets"),
-    *("split", "skip_bad", "apart_from"),
-)  # settings that text does not have
+TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
+OF_PUZZLES = (*TASK_SETTINGS, "split", "skip_bad", "apart_from")  # text does not have them
 
 Counts = dict[str, int]
 Report = Callable[[int], None]
@@ -74,29 +72,21 @@ def make_text(config: DataConfig, report: Report) -> Path:
 
         # Pack the documents, and thin out the held-out splits.
         splits, skipped = pack(read(), task, config.num_train, folder, report)
-        held_out: dict[Split, int | None] = {
-            "validation": config.num_validation,
-            "test": config.num_test,
-        }
-        for split, count in held_out.items():
+        for split in SPLITS[1:]:
+            count = getattr(config, f"num_{split}")
             most = MAX_HELD_OUT if count is None else count
             splits[split]["examples"] = thin(folder / f"{split}.tokens.npy", most)
         if not splits["train"]["examples"]:
-            raise ValueError(
-                f"{source}: not enough text for one sequence of {task.length} tokens. "
-                "Use a smaller length, or more text."
-            )
+            problem = f"not enough text for one sequence of {task.length} tokens"
+            raise ValueError(f"{source}: {problem}. Use a smaller length, or more text.")
 
         # Write the manifest.
         entries: dict[str, Json] = {}
         for split, counts in splits.items():
             file = folder / f"{split}.tokens.npy"
             if counts["examples"]:
-                entries[split] = {
-                    **counts,
-                    **type_entry(task.token_type),
-                    "sha256": sha256_of(file),
-                }
+                dtype = type_entry(task.token_type)
+                entries[split] = {**counts, **dtype, "sha256": sha256_of(file)}
             else:
                 file.unlink()
         manifest: dict[str, Json] = {
@@ -117,10 +107,8 @@ def check_text_config(config: DataConfig) -> None:
     """Raise ValueError if a config has a setting that text does not have, or a file that it cannot be of."""
     source = Path(str(config.source))
     for name in OF_PUZZLES:
-        if getattr(config, name):
-            raise ValueError(
-                f"{name}={in_message(getattr(config, name))}: text has no such setting"
-            )
+        if value := getattr(config, name):
+            raise ValueError(f"{name}={in_message(value)}: text has no such setting")
     if not config.from_file or source.suffix.lower() in TABLES:
         fix = 'Name a text file, a directory of them, or a .jsonl of lines like {"text": ...}.'
         raise ValueError(f"source={config.source}: text is read from a file without columns. {fix}")
@@ -174,25 +162,20 @@ def texts_of(source: Path, field: str) -> Iterator[str]:
         for number, row in enumerate(rows, start=1):
             text = row.get(field)
             if not isinstance(text, str):
-                raise ValueError(
-                    f"{source}: record {number:,} has no text in the field {field}. "
-                    f"Name one of {', '.join(row)} with --field."
-                )
+                problem = f"record {number:,} has no text in the field {field}"
+                raise ValueError(f"{source}: {problem}. Name one of {', '.join(row)} with --field.")
             yield text
     elif source.is_dir():
         files, num_others = files_of(source)
         if not files:
-            raise ValueError(
-                f"{source}: no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending). "
-                f"Name one of its {num_others:,} other files itself."
-            )
+            problem = f"no text files in it ({', '.join(filter(None, SUFFIXES))} or no ending)"
+            fix = f"Name one of its {num_others:,} other files itself"
+            raise ValueError(f"{source}: {problem}. {fix}.")
         for file in files:
             yield text_of(file)
     else:
-        raise ValueError(
-            f"source={source}: not found. "
-            f"Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME."
-        )
+        fix = f"Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME"
+        raise ValueError(f"source={source}: not found. {fix}.")
 
 
 def files_of(folder: Path) -> tuple[list[Path], int]:
@@ -201,9 +184,8 @@ def files_of(folder: Path) -> tuple[list[Path], int]:
     Files with a name or a subdirectory that begins with a dot are neither.
     """
     names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    shown = [
-        folder / name for name in names if not any(part.startswith(".") for part in name.parts)
-    ]
+    hidden = {name for name in names if any(part.startswith(".") for part in name.parts)}
+    shown = [folder / name for name in names if name not in hidden]
     text_files = [file for file in shown if file.suffix.lower() in SUFFIXES]
     return text_files, len(shown) - len(text_files)
 
@@ -234,10 +216,8 @@ def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
     try:
         import datasets
     except ImportError:
-        raise ValueError(
-            f"source={name}: the library datasets is not installed. "
-            "Install it from a clone: pip install -e '.[text]'"
-        ) from None
+        fix = "Install it from a clone: pip install -e '.[text]'"
+        raise ValueError(f"source={name}: datasets is not installed. {fix}") from None
     try:
         if name.startswith(HUB):
             repository, _, config = name.removeprefix(HUB).partition(":")
@@ -246,14 +226,13 @@ def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
             rows = datasets.load_from_disk(name)
             rows = rows["train"] if isinstance(rows, datasets.DatasetDict) else rows
     except Exception as error:  # a file, a hub or a network can fail in any way
-        raise ValueError(
-            f"source={name}: no data set that can be read ({first_line(error)})"
-        ) from None
+        problem = f"no data set that can be read ({first_line(error)})"
+        raise ValueError(f"source={name}: {problem}") from None
     yield from rows
 
 
 def text_of(file: Path) -> str:
-    """Return the text of a file. Raise ValueError naming the byte at which it is not UTF-8."""
+    """Return the text of a file. Raise ValueError if it is not UTF-8."""
     return "".join(blocks_of(file))
 
 
@@ -347,20 +326,14 @@ class PackedFile:
         """Write the number of sequences into the header, and return the counts of the manifest."""
         with self.path.open("r+b") as file:
             self._write_header(file)
-        return {
-            "examples": self.num_sequences,
-            "documents": self.num_documents,
-            "tokens": self.num_tokens,
-        }
+        counts = {"documents": self.num_documents, "tokens": self.num_tokens}
+        return {"examples": self.num_sequences, **counts}
 
     def _write_header(self, file: BinaryIO) -> None:
         """Write the header, in which numpy leaves space for a larger number."""
-        header = {
-            "descr": np.dtype(self.task.token_type).str,
-            "fortran_order": False,
-            "shape": (self.num_sequences, self.task.length),
-        }
-        np.lib.format.write_array_header_1_0(file, header)
+        shape = (self.num_sequences, self.task.length)
+        header = {"descr": np.dtype(self.task.token_type).str, "fortran_order": False}
+        np.lib.format.write_array_header_1_0(file, {**header, "shape": shape})
 
 
 def pack(

@@ -10,7 +10,7 @@ import numpy as np
 
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
-from latent_tokens.data.corpus import make_text
+from latent_tokens.data.corpus import TASK_SETTINGS, make_text
 from latent_tokens.data.loading import fingerprint, load_data, read_manifest, type_entry
 from latent_tokens.data.splits import Report, make_splits
 from latent_tokens.progress import counting
@@ -39,7 +39,6 @@ from latent_tokens.tasks.readers import read_source
 
 GENERATOR = 1  # raised when a change gives other examples for the same task and seed
 OF_GENERATORS = ("source", "clues", "guessing")  # settings that do not describe puzzles of a file
-TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
 
 Made = tuple[dict[Split, Examples], dict[str, Json]]
 """Examples by split, and the manifest's entries about their origin."""
@@ -77,10 +76,8 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
         make = import_splits if config.from_file else generate_splits
         splits, origin = make(task, config, report)
         if not splits:
-            raise ValueError(
-                f"{config.task}: no example is left. "
-                "Increase num_train, num_validation or num_test, or leave out fewer puzzles."
-            )
+            fix = "Increase num_train, num_validation or num_test, or leave out fewer puzzles"
+            raise ValueError(f"{config.task}: no example is left. {fix}.")
 
         # Write the arrays.
         entries: dict[str, Json] = {}
@@ -123,19 +120,20 @@ def preview(task: Solvable, config: DataConfig, count: int) -> Examples:
 def task_of(config: DataConfig) -> Solvable:
     """Return the task with the config's settings. Raise ValueError if it does not have one of them."""
     names = (*TASK_SETTINGS, *(() if config.from_file else ("source",)))
-    settings = {name: getattr(config, name) for name in names}
-    return configured(
-        config.task, {name: value for name, value in settings.items() if value is not None}
-    )
+    settings = {name: value for name in names if (value := getattr(config, name)) is not None}
+    return configured(config.task, settings)
 
 
 def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
     """Return generated examples by split, and their origin."""
     num_wanted = counts_of(task, config)
-    processes = config.processes or os.cpu_count() or 1
-    seen = keys_of(config.apart_from, task)
     builder = make_splits(
-        task, num_wanted, config.seed, seen=seen, processes=processes, report=report
+        task,
+        num_wanted,
+        config.seed,
+        seen=keys_of(config.apart_from, task),
+        processes=config.processes or os.cpu_count() or 1,
+        report=report,
     )
     return builder.examples(), {
         "seed": config.seed,
@@ -194,9 +192,8 @@ def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
     for folder in folders:
         other, splits = load_data(folder, task=task)
         if not isinstance(other, Task) or puzzles_of(other) != puzzles_of(task):
-            raise ValueError(
-                f"apart_from={folder}: contains {other.name}, which has no puzzle in common with {task.name}"
-            )
+            problem = f"contains {other.name}, which has no puzzle in common with {task.name}"
+            raise ValueError(f"apart_from={folder}: {problem}")
         for examples in splits.values():
             keys |= set(other.keys(examples).tolist())
     return keys

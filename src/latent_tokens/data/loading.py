@@ -55,11 +55,9 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
         is_same = task is not None and json_bytes(description(task)) == json_bytes(manifest["task"])
         if task is None or isinstance(task, Text) or not is_same:
             task = described(manifest["task"], folder)
-        if not isinstance(splits, dict) or not all(
-            isinstance(entry, dict) for entry in splits.values()
-        ):
+        if not all(isinstance(entry, dict) for entry in [splits, *dict(splits).values()]):
             raise ValueError("its manifest lists no splits")
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"data={folder}: {error}. Make the data set again.") from None
     return task, manifest
 
@@ -88,12 +86,9 @@ def load_data(
     """
     folder = Path(folder)
     task, manifest = read_manifest(folder, task)
-    entries = manifest["splits"]
-    return task, {
-        split: load_split(folder, task, split, entries[split].get("sha256"))
-        for split in splits
-        if split in entries
-    }
+    checksums = {split: entry.get("sha256") for split, entry in manifest["splits"].items()}
+    stored = [split for split in splits if split in checksums]
+    return task, {split: load_split(folder, task, split, checksums[split]) for split in stored}
 
 
 def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Examples:
@@ -117,11 +112,9 @@ def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Ex
     else:
         if stored == sha256 and examples.tokens.shape[1:] == (task.length,):
             return examples
-        problem = (
-            "does not match the checksum in its manifest"
-            if stored != sha256
-            else "is of another task"
-        )
+        problem = "does not match the checksum in its manifest"
+        if stored == sha256:
+            problem = "is of another task"
     raise ValueError(f"data={folder}: {split} {problem}. Make the data set again.")
 
 

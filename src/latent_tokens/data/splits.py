@@ -64,10 +64,8 @@ class SplitBuilder:
     @property
     def lacking(self) -> int:
         """An estimate of how many more numbers it takes to fill every split."""
-        shares = {split: 1 if split != "train" else HELD_OUT - 2 for split in self.open}
-        return max(
-            math.ceil(self.num_missing(split) * HELD_OUT / shares[split]) for split in shares
-        )
+        shares = {split: HELD_OUT - 2 if split == "train" else 1 for split in self.open}
+        return max(math.ceil(self.num_missing(s) * HELD_OUT / shares[s]) for s in shares)
 
     def num_missing(self, split: Split) -> int:
         """Return how many examples a split lacks."""
@@ -104,9 +102,8 @@ class SplitBuilder:
 
     def examples(self) -> dict[Split, Examples]:
         """Return the collected examples by split, and forget them."""
-        return {
-            split: joined(self.parts.pop(split)) for split in self.wanted if self.counts.get(split)
-        }
+        filled = [split for split in self.wanted if self.counts.get(split)]
+        return {split: joined(self.parts.pop(split)) for split in filled}
 
 
 def make_splits(
@@ -204,10 +201,8 @@ def make_problems(
         return sample.take(np.zeros(count, np.int64))
     splits = make_splits(task, {"test": count}, seed, report=report).examples()
     if "test" not in splits:
-        raise ValueError(
-            f"{task.name}: no problem of the test split with these settings. "
-            "Use wider settings, or a data set"
-        )
+        problem = "no problem of the test split with these settings"
+        raise ValueError(f"{task.name}: {problem}. Use wider settings, or a data set")
     return splits["test"]
 
 

@@ -176,13 +176,12 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
     """
     task = cast(Solvable, named(name))
     allowed = [other for other in description(task) if other not in ("name", "module")]
+    values = {}
     for setting, value in settings.items():
         if setting not in allowed:
             fix = f"Use {', '.join(allowed)}" if allowed else "Leave it out"
             raise ValueError(f"{setting}={value}: {name} has no such setting. {fix}.")
-    values = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
-    }
+        values[setting] = tuple(value) if isinstance(value, list) else value
     return replace(task, **values) if values else task  # type: ignore[type-var]
 
 
@@ -192,19 +191,16 @@ def described(entries: object, folder: Path | None = None) -> Solvable | Text:
     Raises:
         ValueError: This version has no such task, or it is code of a module, which is not imported.
     """
-    name = entries.get("name") if isinstance(entries, dict) else None
-    if not isinstance(entries, dict) or not isinstance(name, str):
-        raise ValueError(f"{entries}: no task of this version")
+    settings = dict(entries) if isinstance(entries, dict) else {}
+    name = settings.pop("name", None)
     if name == Text.name:
-        return text_described(entries, folder)
-    if name in installed("task"):
+        return text_described(settings, folder)
+    if isinstance(name, str) and name in installed("task"):
         return cast(Solvable, named(name))
-    if "module" in entries:
-        module = one_line(str(entries["module"]), LONGEST_LABEL)
+    if "module" in settings:
+        module = one_line(str(settings["module"]), LONGEST_LABEL)
         reason = "is code of another module, and opening files imports no code"
         raise ValueError(f"its task {module} {reason}. Add --task {module}")
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"{entries}: no task of this version")
-    return configured(
-        name, {setting: value for setting, value in entries.items() if setting != "name"}
-    )
+    return configured(name, settings)

@@ -137,12 +137,10 @@ def scores_of(task: Task, tokens: Tokens, truth: Examples | None) -> Scores:
     """Return `task.score` of N samples (N, L). Raise ValueError unless it has the metric, a share."""
     scores = task.score(tokens, truth)
     values = scores.get(task.metric, np.array([np.nan]))
-    wrong = values[~((values >= 0) & (values <= 1))]
-    if len(wrong):
-        raise ValueError(
-            f"metric={task.metric}: score of {task.name} has {', '.join(scores)}, and the metric "
-            f"{wrong[0]:g}: must be one of them, a share from 0 to 1. Correct metric or score."
-        )
+    for value in values[~((values >= 0) & (values <= 1))]:
+        found = f"score of {task.name} has {', '.join(scores)}, and the metric {value:g}"
+        must = "must be one of them, a share from 0 to 1. Correct metric or score"
+        raise ValueError(f"metric={task.metric}: {found}: {must}.")
     return scores
 
 
@@ -255,10 +253,9 @@ class TaskBase(ABC):
         """
         ids = {word: token for token, word in enumerate(self.vocab)}
         if len(ids) < len(self.vocab) or self.blank in ids:
-            problem = f"must have each token once, and not blank={self.blank!r}"
-            raise ValueError(
-                f"vocab of {self.name}: {problem}. Rename a token, or set blank of the task."
-            )
+            fix = "Rename a token, or set blank of the task"
+            must = f"must have each token once, and not blank={self.blank!r}"
+            raise ValueError(f"vocab of {self.name}: {must}. {fix}.")
         words = text.split()
         if not self.separator:
             words = [word for word in text if word in ids or not word.isspace()]
@@ -270,9 +267,8 @@ class TaskBase(ABC):
             words += [self.blank] * (self.length - len(words))
         for word in words:
             if word not in ids and word != self.blank:
-                raise ValueError(
-                    f"{word!r}: is not a token of {self.name}{did_you_mean(word, ids)}"
-                )
+                close = did_you_mean(word, ids)
+                raise ValueError(f"{word!r}: is not a token of {self.name}{close}")
         examples = Examples.padded([[ids.get(word, 0) for word in words]], 0, self.length)
         examples.known[0, : len(words)] = [word != self.blank for word in words]
         return examples
@@ -292,11 +288,8 @@ class TaskBase(ABC):
         rows = as_array(tokens)
         lengths = [rows.shape[1]] * len(rows) if truth is None else truth.lengths.tolist()
         samples = [row[:length] for row, length in zip(rows, lengths, strict=True)]
-        figures = {
-            "valid": np.array(
-                [not errors_of(self, sample, len(sample)) for sample in samples], np.float64
-            )
-        }
+        is_valid = [not errors_of(self, sample, len(sample)) for sample in samples]
+        figures = {"valid": np.array(is_valid, np.float64)}
         if truth is not None:
             pairs = zip(samples, truth.tokens, strict=True)
             same = [np.array_equal(sample, answer[: len(sample)]) for sample, answer in pairs]

@@ -69,9 +69,8 @@ def parts_of(equation: str) -> tuple[int, str, int, int] | None:
 
 def holds(a: int, operation: str, b: int, c: int) -> bool:
     """Return whether a operation b = c, with division without remainder."""
-    return {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}[
-        operation
-    ]
+    is_true = {"+": a + b == c, "-": a - b == c, "*": a * b == c, "/": b != 0 and a == b * c}
+    return is_true[operation]
 
 
 def lenient(tokens: Tokens) -> bool:
@@ -186,6 +185,8 @@ class Countdown:
 
     symbols = SYMBOLS
     vocab_size = len(SYMBOLS)
+    metric = "lenient"
+    temperature = 0.0  # as in the paper (D-17, temperature)
 
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
@@ -193,28 +194,16 @@ class Countdown:
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
         targets = self.targets if isinstance(self.targets, tuple) else ()
         typed = f"targets={' '.join(map(str, targets)) or self.targets}"
-        if (
-            len(targets) != 2
-            or not all(map(is_whole, targets))
-            or not 1 <= targets[0] <= targets[1] <= 100
-        ):
+        whole = [target for target in targets if is_whole(target, 1) and target <= 100]
+        if len(whole) != len(targets) or len(whole) != 2 or whole != sorted(whole):
             raise ValueError(f"{typed}: must be lowest and highest, whole numbers within 1 and 100")
-        if set(range(targets[0], targets[1] + 1)) <= set(HELD_OUT_TARGETS):
+        if {*range(targets[0], targets[1] + 1)} <= {*HELD_OUT_TARGETS}:
             raise ValueError(f"{typed}: all of them are held out for the test. Use a wider range.")
 
     @property
     def length(self) -> int:
         """L: the longest problem with the longest answer. The paper's 64 loses 2%."""
         return 64 if self.padding == "paper" else 3 * self.numbers + 5 + self.room
-
-    @property
-    def temperature(self) -> float:
-        """Return 0, as in the paper (docs/decisions.md, D-17, temperature)."""
-        return 0.0
-
-    @property
-    def metric(self) -> str:
-        return "lenient"
 
     @property
     def pad(self) -> int | None:
@@ -237,9 +226,8 @@ class Countdown:
         draw_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
         problems = [",".join(map(str, row)) for row in np.column_stack([numbers, targets]).tolist()]
         answers = [answer_text(row) for row in steps.tolist()]
-        return self._rows(
-            [pair for pair in zip(problems, answers, strict=True) if self._fits(*pair)]
-        )
+        pairs = zip(problems, answers, strict=True)
+        return self._rows([pair for pair in pairs if self._fits(*pair)])
 
     def example(self, problem: str, answer: str) -> Examples:
         """Return one example from texts. Raise ValueError if the answer is wrong or does not fit."""
@@ -263,12 +251,12 @@ class Countdown:
     def _rows(self, pairs: Sequence[tuple[str, str]]) -> Examples:
         """Return an example for each (problem, answer). An empty answer leaves only PAD after SEP."""
         given = [len(problem) + 2 for problem, _ in pairs]
+        lengths = [prompt + self.room for prompt in given]
+        if self.padding == "paper":
+            lengths = [self.length] * len(pairs)
         sequences = [
             [BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]]
             for problem, answer in pairs
-        ]
-        lengths = [
-            self.length if self.padding == "paper" else prompt + self.room for prompt in given
         ]
         return Examples.padded(sequences, given, lengths, self.length, PAD)
 
@@ -276,10 +264,8 @@ class Countdown:
         """Return the numbers and the target of a problem. Raise ValueError if they are none of this task."""
         if not re.fullmatch(rf"([1-9][0-9]*,){{{self.numbers}}}[1-9][0-9]*", problem):
             other = "countdown-3, countdown-4 and countdown (5) take other numbers"
-            raise ValueError(
-                f"problem {problem!r}: must be {self.numbers} numbers and the target, set apart by commas, "
-                f"like 86,28,13,31,96. {other}"
-            )
+            must = f"must be {self.numbers} numbers and the target, like 86,28,13,31,96"
+            raise ValueError(f"problem {problem!r}: {must}. {other}")
         *given, target = numbers_of(problem)
         low, high = self.targets
         if max(given) > MOST_NUMBER:
@@ -362,10 +348,8 @@ class Countdown:
             "strict": [not self.verify(row) for row in tokens],
         }
         if truth is not None:
-            pairs = [
-                (texts(ours)[1], texts(theirs)[1])
-                for ours, theirs in zip(tokens, truth.tokens, strict=True)
-            ]
-            figures["exact"] = [ours == theirs for ours, theirs in pairs]
-            figures["cells"] = [agreement(ours, theirs) for ours, theirs in pairs]
+            ours = [texts(row)[1] for row in tokens]
+            theirs = [texts(row)[1] for row in truth.tokens]
+            figures["exact"] = [a == b for a, b in zip(ours, theirs, strict=True)]
+            figures["cells"] = [agreement(a, b) for a, b in zip(ours, theirs, strict=True)]
         return {name: np.array(values, np.float64) for name, values in figures.items()}

@@ -86,9 +86,7 @@ def lines_of(path: Path) -> Records:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}: not text in UTF-8 ({error.reason} at byte {error.start})"
-        ) from None
+        raise ValueError(f"{path}: not text in UTF-8 (byte {error.start})") from None
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             yield f"line {number}", line.strip()
@@ -111,9 +109,8 @@ def rows_of_csv(path: Path) -> Records:
     _, header = next(lines, ("", ""))
     columns = CSV_COLUMNS.get(header.replace('"', ""))
     if columns is None:
-        raise ValueError(
-            f"{path}: its first line is {header[:80]!r}, must be {' or '.join(CSV_COLUMNS)}"
-        )
+        must = f"must be {' or '.join(CSV_COLUMNS)}"
+        raise ValueError(f"{path}: its first line is {header[:80]!r}, {must}")
     names = header.replace('"', "").split(",")
     for where, line in lines:
         row = dict(zip(names, next(csv.reader([line])), strict=False))
@@ -164,9 +161,7 @@ def zebra(task: ZebraTask, words: list[str], table: list[list[int]]) -> Examples
     """Return an example of clue tokens and a table, whose first row numbers the houses."""
     numbered, *answer = [[index(value) for value in row] for row in table]
     if numbered != list(range(len(numbered))):
-        raise ValueError(
-            f"the first row of its table is {numbered}: it must number the houses from 0"
-        )
+        raise ValueError(f"first row {numbered} of the table: it must number the houses from 0")
     return task.example(words, len(numbered), answer)
 
 

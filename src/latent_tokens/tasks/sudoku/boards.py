@@ -44,9 +44,7 @@ class Sudoku:
     source: Literal["solver", "pattern"] = "solver"
     padding: Literal["none", "paper"] = "none"
 
-    @property
-    def side(self) -> int:
-        return self.grid.side
+    metric = "valid"
 
     def __post_init__(self) -> None:
         check_choice("source", self.source, ("solver", "pattern"))
@@ -56,6 +54,10 @@ class Sudoku:
     def grid(self) -> Grid:
         """The geometry, and all that needs no tokens."""
         return Grid(self.box_rows, self.box_columns)
+
+    @property
+    def side(self) -> int:
+        return self.grid.side
 
     @property
     def num_cells(self) -> int:
@@ -82,10 +84,6 @@ class Sudoku:
             symmetric = "all pattern boards are one board up to symmetry"
             return f"{symmetric}: splits share no board, but test transformations, not boards"
         return "there are 288 boards of 4x4 in all" if self.side == 4 else None
-
-    @property
-    def metric(self) -> str:
-        return "valid"
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate valid boards with nothing given.
@@ -156,14 +154,10 @@ class Sudoku:
             "soft_loss": soft_loss,
         }
         if truth is not None and truth.known.any():
-            same, unknown = (
-                self.boards(tokens) == self.boards(truth.tokens),
-                ~self.boards(truth.known),
-            )
-            figures |= {
-                "exact": (framed & (same | ~unknown).all(1)).astype(np.float64),
-                "cells": (same & unknown).sum(1) / unknown.sum(1),
-            }
+            same = self.boards(tokens) == self.boards(truth.tokens)
+            unknown = ~self.boards(truth.known)
+            figures["exact"] = (framed & (same | ~unknown).all(1)).astype(np.float64)
+            figures["cells"] = (same & unknown).sum(1) / unknown.sum(1)
         return figures
 
     def verify(self, tokens: TokensLike) -> list[str]:

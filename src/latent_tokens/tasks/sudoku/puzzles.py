@@ -111,6 +111,8 @@ class SudokuPuzzle:
     guessing: Literal["never", "allowed"] = "never"
     padding: Literal["none", "paper"] = "none"
 
+    metric = "exact"
+
     def __post_init__(self) -> None:
         check_choice("guessing", self.guessing, ("never", "allowed"))
         check_choice("padding", self.padding, ("none", "paper"))
@@ -145,25 +147,13 @@ class SudokuPuzzle:
     def symbols(self) -> tuple[str, ...]:
         return ("[PAD]", *SYMBOLS[: self.side], ".", "[SEP]", "[BOS]", "[EOS]")
 
-    @property
-    def metric(self) -> str:
-        return "exact"
-
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate puzzles dug out of random boards."""
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
         limit = NODES_PER_CELL * self.side**2
-        dig_puzzles(
-            puzzles,
-            boards,
-            self.grid.unit_of,
-            clues,
-            self.guessing == "allowed",
-            limit,
-            seed,
-            first,
-        )
+        guessing = self.guessing == "allowed"
+        dig_puzzles(puzzles, boards, self.grid.unit_of, clues, guessing, limit, seed, first)
         return self._examples(puzzles, boards)
 
     def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:

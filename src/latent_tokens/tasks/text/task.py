@@ -59,9 +59,8 @@ class Text:
     def __post_init__(self) -> None:
         check_int("length", self.length, 3)
         if self.length > LONGEST:
-            raise ValueError(
-                f"length={self.length:,}: must be at most {LONGEST:,}, as lengths are stored in 16 bits"
-            )
+            reason = "as lengths are stored in 16 bits"
+            raise ValueError(f"length={self.length:,}: must be at most {LONGEST:,}, {reason}")
 
     @cached_property
     def coder(self) -> Bytes | Learned:
@@ -81,21 +80,16 @@ class Text:
     @property
     def fingerprint(self) -> str:
         """A hash of the tokenizer, equal for texts of the same tokens."""
-        content = (
-            self.coder.to_json() if isinstance(self.coder, Learned) else self.tokenizer.encode()
-        )
-        return short_hash(content, 8)
+        coder = self.coder
+        own = coder.to_json() if isinstance(coder, Learned) else self.tokenizer.encode()
+        return short_hash(own, 8)
 
     def description(self) -> dict[str, str | int]:
         """Return the entries of manifests and config.json from which `text_described` restores the task."""
-        entries: dict[str, str | int] = {
-            "name": self.name,
-            "length": self.length,
-            "tokenizer": self.tokenizer,
-        }
+        named = {"tokenizer": self.tokenizer}
         if isinstance(self.coder, Learned):
-            entries["tokenizer_hash"] = self.fingerprint
-        return entries
+            named["tokenizer_hash"] = self.fingerprint
+        return {"name": self.name, "length": self.length, **named}
 
     def files(self) -> dict[str, bytes]:
         """Return the files, by name, that must be in the same directory as the description."""
@@ -120,9 +114,8 @@ class Text:
             ids += [*part.tolist(), *[self.coder.end] * gap]
             known += [True] * len(part) + [False] * gap
         if len(ids) > self.length:
-            raise ValueError(
-                f"prompt of {len(ids) - 1:,} tokens: the limit is {self.length - 1:,}. Shorten it."
-            )
+            limit = f"the limit is {self.length - 1:,}"
+            raise ValueError(f"prompt of {len(ids) - 1:,} tokens: {limit}. Shorten it.")
 
         # Pad to L positions.
         tokens = np.full((1, self.length), self.coder.end, self.token_type)
@@ -166,15 +159,12 @@ def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
     if not isinstance(length, int) or not isinstance(tokenizer, str):
         raise ValueError(f"{entries}: no task of this version")
     if tokenizer not in ("bytes", FILE):
-        raise ValueError(
-            f"tokenizer={tokenizer[:80]!a}: must be bytes or {FILE}, a file of the same directory"
-        )
+        must = f"must be bytes or {FILE}, a file of the same directory"
+        raise ValueError(f"tokenizer={tokenizer[:80]!a}: {must}")
     text = Text(length, tokenizer, folder)
     if isinstance(text.coder, Learned) and folder is not None and "tokenizer_hash" in entries:
         file = folder / tokenizer
         if short_hash(file.read_bytes(), 8) != entries["tokenizer_hash"]:
-            problem = (
-                "is not the tokenizer that was saved here, and its tokens would mean other text"
-            )
+            problem = "is not the tokenizer that was saved here: its tokens mean other text"
             raise ValueError(f"{file}: {problem}. Restore the saved one.")
     return text

@@ -80,10 +80,8 @@ class Learned:
         self.vocab_size = 1 + max(inner.get_vocab().values(), default=-1)
         end = next((number for number in map(inner.token_to_id, ENDS) if number is not None), None)
         if end is None:
-            raise ValueError(
-                f"{name}: none of {', '.join(ENDS)} is one of its tokens, so documents cannot be ended. "
-                "Use another tokenizer."
-            )
+            reason = f"none of {', '.join(ENDS)} is one of its tokens, so documents cannot be ended"
+            raise ValueError(f"{name}: {reason}. Use another tokenizer.")
         self.end: int = end
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
@@ -99,12 +97,10 @@ class Learned:
         pieces = []
         for is_token, run in groupby(map(int, ids), self._is_token):
             tokens = list(run)
-            text = (
-                self.inner.decode(tokens, skip_special_tokens=False)
-                if is_token
-                else UNKNOWN * len(tokens)
-            )
-            pieces.append(text)
+            if is_token:
+                pieces.append(self.inner.decode(tokens, skip_special_tokens=False))
+            else:
+                pieces.append(UNKNOWN * len(tokens))
         return "".join(pieces)
 
     def _is_token(self, number: int) -> bool:
@@ -149,10 +145,8 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
     try:
         return fetch_tokenizer(name)
     except Exception as error:  # a hub or a network can fail in any way
-        raise ValueError(
-            f"tokenizer={name}: must be bytes, bpe:SIZE, a {FILE}, a directory or a name on the Hub "
-            f"({first_line(error)})"
-        ) from None
+        must = f"must be bytes, bpe:SIZE, a {FILE}, a directory or a name on the Hub"
+        raise ValueError(f"tokenizer={name}: {must} ({first_line(error)})") from None
 
 
 def library() -> ModuleType:
@@ -160,10 +154,8 @@ def library() -> ModuleType:
     try:
         import tokenizers
     except ImportError:
-        raise ValueError(
-            "tokenizers: is not installed. "
-            "Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes."
-        ) from None
+        fix = "Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes"
+        raise ValueError(f"tokenizers: is not installed. {fix}.") from None
     return tokenizers
 
 
@@ -174,9 +166,8 @@ def read_cached(path: Path, sha256: str) -> Learned:
     try:
         inner = tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises no other type
-        raise ValueError(
-            f"{path}: not a tokenizer ({first_line(error)}). Use another file."
-        ) from None
+        problem = f"not a tokenizer ({first_line(error)})"
+        raise ValueError(f"{path}: {problem}. Use another file.") from None
     return Learned(inner, str(path))
 
 

@@ -48,6 +48,8 @@ class CompactZebra:
     max_clues: int
     num_train: int = 300_000
 
+    metric = "exact"
+
     @cached_property
     def zebra(self) -> Zebra:
         """The task whose puzzles these are."""
@@ -135,11 +137,6 @@ class CompactZebra:
             ]
             rows.append([first_kind + kinds.index(kind), *places, *[-1] * (3 - len(places))])
         return np.array(rows)
-
-    @property
-    def metric(self) -> str:
-        """The main key of `score`."""
-        return "exact"
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate the puzzles of `Zebra` that have at most `max_clues` clues."""

@@ -164,27 +164,16 @@ class Zebra:
     length: int = 384
     padding: Literal["none", "paper"] = "none"
 
+    symbols = WORDS
+    vocab_size = len(WORDS)
+    metric = "exact"
+
     def __post_init__(self) -> None:
         check_choice("padding", self.padding, ("none", "paper"))
         for name, sizes in (("houses", self.houses), ("attributes", self.attributes)):
             if not isinstance(sizes, tuple) or not sizes or not all(size in MANY for size in sizes):
                 typed = " ".join(map(str, sizes)) if isinstance(sizes, tuple) else sizes
                 raise ValueError(f"{name}={typed}: each must be 3 to 6, as the paper's are")
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens without MASK."""
-        return len(WORDS)
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The text of each token."""
-        return WORDS
-
-    @property
-    def metric(self) -> str:
-        """The main key of `score`."""
-        return "exact"
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate random tables with a minimal set of true clues that propagation solves."""
@@ -235,12 +224,8 @@ class Zebra:
             raise ValueError(f"the answer is wrong: {wrong[0]}")
         count = self.count_solutions(problem)
         if count != 1:
-            reason = (
-                "are too many cases to search through"
-                if count is None
-                else "have several solutions"
-            )
-            raise ValueError(f"the clues {reason}")
+            reason = "several solutions" if count else "too many cases to search through"
+            raise ValueError(f"the clues have {reason}")
         return self._with_end(tokens, np.array([start]), np.array([end]))
 
     def _problem(self, words: Sequence[str]) -> Examples:
@@ -313,10 +298,9 @@ class Zebra:
             if sorted(row.tolist()) != list(range(houses))
         ]
         untrue = [f"not true: {in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
-        no_end = (
-            [] if self._framed(tokens, table.size) else ["the answer does not end after its table"]
-        )
-        return [*lacking, *untrue, *no_end]
+        if self._framed(tokens, table.size):
+            return [*lacking, *untrue]
+        return [*lacking, *untrue, "the answer does not end after its table"]
 
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples.
@@ -326,10 +310,8 @@ class Zebra:
             and, if there is a stored table, exact, cells and rows (the share that agrees with it).
         """
         tokens = as_array(tokens)
-        names = (
-            ("valid", "clues") if truth is None else ("valid", "clues", "exact", "cells", "rows")
-        )
-        figures: dict[str, list[float]] = {name: [] for name in names}
+        of_truth = () if truth is None else ("exact", "cells", "rows")
+        figures: dict[str, list[float]] = {name: [] for name in ("valid", "clues", *of_truth)}
         for i, row in enumerate(tokens):
             puzzle, houses, attributes = read_prompt(row)
             table = answer(row, houses, attributes)

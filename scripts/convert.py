@@ -1,10 +1,10 @@
-"""Bring files of earlier versions to the format of today: python scripts/convert.py PATH [PATH ...]
+"""Bring files of version 0.2 to the format of today: python scripts/convert.py PATH [PATH ...]
 
 A path is a .jsonl file of rows, a model or run directory, or a directory of these. A file of today's format
 is not changed, so that a second call changes nothing. Values and recipe hashes of rows stay.
 
 * Rows: `weights_file_sha256` goes, and `row_sha256` is computed again.
-* config.json: settings that were implied are written out, and settings that are gone are removed.
+* config.json: settings that are gone are removed.
 * Checkpoints of a network of this package: the keys averaged.NAME and optimiser.NUMBER become ema.NAME and
   optimizer.PARAMETER. Finish a run that adapts another network with the version that started it.
 """
@@ -24,8 +24,6 @@ from latent_tokens.evaluation.rows import HASH, row_hash, with_hash
 from latent_tokens.storage import json_bytes, short_hash, write_atomic
 from latent_tokens.training.checkpoint import DIGITS, saved_states
 
-ANSWER_LENGTHS = {3: 34, 4: 47, 5: 60}  # of Countdown in version 0.1, by the count of numbers
-
 
 def converted_row(row):
     """Return a row of results in today's format. Others are returned as they are."""
@@ -38,21 +36,11 @@ def converted_row(row):
 
 def converted_config(config):
     """Return the config.json of a model directory in today's format."""
-    new = json.loads(json.dumps(config))
-    if "size" in new["model"]:
-        new["model"].setdefault("gelu", "tanh")
-    task = new.get("task") or {}
-    if str(task.get("name")).startswith("countdown"):
-        task.setdefault("answer_length", ANSWER_LENGTHS[task.get("numbers", 5)])
-    training = new.get("training")
-    if training is not None:
-        known = {field.name for field in fields(TrainConfig)} - {*MAY_CHANGE_ON_RESUME}
-        training = {name: value for name, value in training.items() if name in known}
-        training.setdefault("gelu", "tanh")
-        if training.get("precision") == "auto":
-            training["precision"] = "fp32"  # as auto was on every CPU
-        new["training"] = training
-    return new
+    if "training" not in config:
+        return config
+    known = {field.name for field in fields(TrainConfig)} - {*MAY_CHANGE_ON_RESUME}
+    training = {name: value for name, value in config["training"].items() if name in known}
+    return {**config, "training": training}
 
 
 def convert_checkpoint(path, config):

@@ -1,11 +1,9 @@
 """`precision=auto` follows the instructions of the CPU, and is decided once per run and stored."""
 
 import json
-import shutil
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,7 +21,6 @@ CPU = torch.device("cpu")
 NEITHER = {"avx2": True, "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
 WITH_AVX512 = NEITHER | {"avx512_bf16": True}
 WITH_AMX = NEITHER | {"amx_bf16": True}
-OLD = Path(__file__).parent / "data" / "v0.1" / "run"
 
 
 @pytest.fixture
@@ -94,26 +91,6 @@ def test_resume_keeps_the_stored_precision_on_another_cpu(cpu, tmp_path, capsys,
     other = "fp32" if precision == "bf16" else "bf16"
     with pytest.raises(ValueError, match=rf"precision={other}: .* was started with {precision}"):
         fit(replace(config, precision=other, resume="yes"))
-
-
-def test_a_run_of_version_0_1_that_stored_auto_resumes_in_fp32(cpu, tmp_path, capsys):
-    """auto was fp32 on every CPU in version 0.1. Its config.json is not changed."""
-    cpu(WITH_AMX)
-    weights = []
-    for word in ("fp32", "auto"):
-        run = tmp_path / word
-        shutil.copytree(OLD, run)
-        about = json.loads((run / "config.json").read_text())
-        about["training"]["precision"] = word
-        (run / "config.json").write_text(json.dumps(about))
-        asked = TrainConfig(**{**about["training"], "out": run, "resume": "yes", "precision": "auto"})
-        fit(asked)
-        assert "precision fp32 (as the run was started)" in capsys.readouterr().err
-        assert stored(run) == word
-        weights.append((run / "model.safetensors").read_bytes())
-        with pytest.raises(ValueError, match=r"precision=bf16: .* was started with fp32"):
-            fit(replace(asked, precision="bf16"))
-    assert weights[0] == weights[1]
 
 
 @pytest.mark.parametrize("damaged", [None, "fp64", 16, ["fp32"]])

@@ -19,21 +19,19 @@ from latent_tokens.core.method import Method
 from latent_tokens.network.transformer import Transformer
 
 MOST_SLOTS = 3  # clean ones, and masked ones
-
-
+FEWEST_POSITIONS = 4  # of a sequence with two clean and two masked tokens
 SMALL = 1e-3  # the largest influence that is taken for none, relative to one that is allowed
-
-
 ROUNDING = 4  # units in the last place of the largest logit, where shapes and sums are the same
-
-
 REORDERING = 32  # likewise, where sums are in another order
-
-
 LOWEST = -1e4  # stands for a logit of minus infinity
-
-
 HUGGING_FACE_MASK = "attention_mask=mask[:, None] in Hugging Face"
+
+PASSED: WeakValueDictionary[tuple[int, Method], Denoiser] = WeakValueDictionary()
+"""Networks that `check_once` has checked, by id and method, as long as they exist."""
+
+
+class BrokenContract(Exception):
+    """A network breaks the contract. The message has the problem and the fix."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +65,30 @@ class Probe:
         """Return the logits of an input, in float64 and without MASK. None is the probe's own.
 
         Raises:
-            ValueError: they are not one finite logit per slot and token.
+            BrokenContract: they are not one finite logit per slot and token.
         """
         ids = self.ids if ids is None else ids
         positions = self.positions if positions is None else positions
         logits = self.net(ids, positions, self.mask if mask is None else mask)
+        rows, slots = ids.shape
+        problem = None
         if not isinstance(logits, Tensor):
-            raise failure(
-                self.net, f"returns a {type(logits).__name__}, not a tensor. Return its logits."
+            problem = f"returns a {type(logits).__name__}, not a tensor. Return its logits."
+        elif (
+            logits.dim() != 3 or logits.shape[:2] != ids.shape or logits.shape[2] < self.vocab_size
+        ):
+            problem = (
+                f"logits of shape {tuple(logits.shape)} for {rows} rows of {slots} slots, "
+                f"{self.vocab_size} tokens. Return ({rows}, {slots}, {self.vocab_size}), "
+                "or one column more for MASK."
             )
-        check_logits(self.net, logits, ids, self.vocab_size)
+        elif logits.isnan().any() or logits.isposinf().any():
+            problem = (
+                "its logits are not finite. Let each slot attend where the mask is true, at least "
+                "to itself, and check that the weights have not diverged."
+            )
+        if problem is not None:
+            raise BrokenContract(problem)
         return exclude_mask_token(self.net.mask_id, logits).double().clamp(min=LOWEST)
 
 
@@ -98,6 +110,7 @@ def probe_of(
     layout = Layout(positions, clean, torch.full_like(clean, num_shown))
     other_layout = Layout(positions, clean - 1, torch.full_like(clean, num_shown + 1))
 
+    # Two sets of tokens. MASK may be any id.
     vocabulary = torch.arange(vocab_size + 1)
     vocabulary = vocabulary[vocabulary != net.mask_id][:vocab_size]
     tokens = [vocabulary[(torch.arange(length) + shift) % len(vocabulary)] for shift in (0, 1)]
@@ -105,40 +118,10 @@ def probe_of(
         method.input_ids(row.expand(num_masked, -1).to(device), layout, net.mask_id)
         for row in tokens
     )
-    return Probe(
-        net,
-        vocab_size,
-        length,
-        num_clean,
-        num_shown,
-        ids,
-        positions,
-        dense_mask(method.attention, layout),
-        other_ids,
-        dense_mask(method.attention, other_layout),
-    )
-
-
-def failure(net: Denoiser, problem: str) -> ValueError:
-    """Return the error of a network."""
-    return ValueError(f"net={type(net).__name__}: {problem}")
-
-
-def check_logits(net: Denoiser, logits: Tensor, ids: Int[Tensor, "B S"], vocab_size: int) -> None:
-    """Raise ValueError if the output of a network is not one finite logit per slot and token."""
-    rows, slots = ids.shape
-    if logits.dim() != 3 or logits.shape[:2] != ids.shape or logits.shape[2] < vocab_size:
-        raise failure(
-            net,
-            f"logits of shape {tuple(logits.shape)} for {rows} rows of {slots} slots, {vocab_size} tokens. "
-            f"Return ({rows}, {slots}, {vocab_size}), or one column more for MASK.",
-        )
-    if logits.isnan().any() or logits.isposinf().any():
-        raise failure(
-            net,
-            "its logits are not finite. Let each slot attend where the mask is true, at least to itself, "
-            "and check that the weights have not diverged.",
-        )
+    mask = dense_mask(method.attention, layout)
+    other_mask = dense_mask(method.attention, other_layout)
+    sizes = (vocab_size, length, num_clean, num_shown)
+    return Probe(net, *sizes, ids, positions, mask, other_ids, other_mask)
 
 
 def difference(logits: Tensor, others: Tensor) -> float:
@@ -151,8 +134,8 @@ def rounding(logits: Float[Tensor, "B S V"], units: float) -> float:
     return units * float(logits.where(logits > LOWEST, 0).abs().max())
 
 
-def check_input_matters(probe: Probe, is_shifted: bool) -> None:
-    """Raise ValueError if clean tokens, or positions, do not change the logits.
+def ignored_input(probe: Probe, is_shifted: bool) -> str | None:
+    """Return the problem if clean tokens, or positions, do not change the logits.
 
     A network in which neither does, as with a head of zeros, passes. With a shifted readout slot
     and position are equal, and positions need not matter.
@@ -164,9 +147,8 @@ def check_input_matters(probe: Probe, is_shifted: bool) -> None:
     positions = probe.positions.clone()
     positions[:, : probe.num_shown] = probe.positions[:, : probe.num_shown].flip(1)
     by_position = difference(logits, probe.logits(positions=positions))
-    by_token = difference(logits, with_other_tokens)
-    if by_token == 0 < by_position:
-        raise failure(probe.net, "clean tokens do not change its logits. Embed ids.")
+    if difference(logits, with_other_tokens) == 0 < by_position:
+        return "clean tokens do not change its logits. Embed ids."
 
     # Slots that influence each other at all do so at positions 0, 1, 2, ... under a mask of ones.
     # In an untrained network whose blocks add nothing yet, none does.
@@ -174,24 +156,20 @@ def check_input_matters(probe: Probe, is_shifted: bool) -> None:
     before = probe.logits(positions=first, mask=probe.everything)
     after = probe.logits(ids, first, probe.everything)
     by_unhidden = difference(before[:, probe.masked], after[:, probe.masked])
-    if (
-        difference(logits[:, probe.masked], with_other_tokens[:, probe.masked])
-        < SMALL * by_unhidden
-    ):
-        raise failure(
-            probe.net,
+    by_token = difference(logits[:, probe.masked], with_other_tokens[:, probe.masked])
+    if by_token < SMALL * by_unhidden:
+        return (
             "clean tokens do not change its logits at masked slots. Pass the mask, true if a slot "
-            f"attends: {HUGGING_FACE_MASK}, ~mask in torch's MultiheadAttention.",
+            f"attends: {HUGGING_FACE_MASK}, ~mask in torch's MultiheadAttention."
         )
     if by_position == 0 < by_unhidden and not is_shifted:
-        raise failure(
-            probe.net,
-            "positions do not change its logits. Pass them: position_ids=positions in Hugging Face.",
-        )
+        fix = "Pass them: position_ids=positions in Hugging Face."
+        return f"positions do not change its logits. {fix}"
+    return None
 
 
-def check_hidden_slots(probe: Probe) -> None:
-    """Raise ValueError if a masked slot depends on slots that it reaches in no number of layers."""
+def visible_hidden_slots(probe: Probe) -> str | None:
+    """Return the problem if a masked slot depends on slots that it reaches in no number of layers."""
     reached = probe.mask[0]
     for _ in range(len(reached)):
         reached = reached | (reached.float() @ reached.float() > 0)
@@ -207,16 +185,14 @@ def check_hidden_slots(probe: Probe) -> None:
     before = probe.logits(mask=probe.everything)
     after = probe.logits(ids, positions, probe.everything)
     by_unhidden = difference(before[row, query], after[row, query])
-    if by_hidden > max(SMALL * by_unhidden, rounding(logits, ROUNDING * torch.finfo().eps)):
-        raise failure(
-            probe.net,
-            f"slots that the mask hides change its logits. Apply the mask: {HUGGING_FACE_MASK} with "
-            "attn_implementation='sdpa', or with 'eager' a float mask of 0 and -inf.",
-        )
+    if by_hidden <= max(SMALL * by_unhidden, rounding(logits, ROUNDING * torch.finfo().eps)):
+        return None
+    fix = "attn_implementation='sdpa', or with 'eager' a float mask of 0 and -inf"
+    return f"slots that the mask hides change its logits. Apply the mask: {HUGGING_FACE_MASK} with {fix}."
 
 
-def check_order(probe: Probe, eps: float) -> None:
-    """Raise ValueError if exchanging two slots that the mask does not tell apart changes the logits.
+def order_of_slots(probe: Probe, eps: float) -> str | None:
+    """Return the problem if exchanging two slots that the mask does not tell apart changes the logits.
 
     Sums are then in another order. `eps` is the relative precision of the network.
     """
@@ -233,15 +209,13 @@ def check_order(probe: Probe, eps: float) -> None:
         by_order = difference(logits[:, probe.masked], reordered[:, probe.masked])
         by_position = difference(logits[:, probe.masked], moved[:, probe.masked])
         if by_order > max(SMALL * by_position, rounding(logits, REORDERING * eps)):
-            raise failure(
-                probe.net,
-                f"the order of {kind} slots changes its logits. Pass mask and positions: "
-                f"{HUGGING_FACE_MASK}, and position_ids=positions.",
-            )
+            fix = f"Pass mask and positions: {HUGGING_FACE_MASK}, and position_ids=positions."
+            return f"the order of {kind} slots changes its logits. {fix}"
+    return None
 
 
-def check_rows(probe: Probe) -> None:
-    """Raise ValueError if the logits of a row depend on the other rows of its batch."""
+def dependent_rows(probe: Probe) -> str | None:
+    """Return the problem if the logits of a row depend on the other rows of its batch."""
     logits = probe.logits()
     ids = probe.other_ids.clone()
     positions = probe.positions.flip(1)
@@ -251,18 +225,36 @@ def check_rows(probe: Probe) -> None:
     positions[-1] = probe.positions[-1]
     mask[-1] = probe.mask[-1]
     by_rows = difference(logits[-1], probe.logits(ids, positions, mask)[-1])
-    if by_rows > max(SMALL * by_input, rounding(logits, ROUNDING * torch.finfo().eps)):
-        raise failure(
-            probe.net,
-            "the logits of a row depend on the other rows of its batch. Use its own mask in each row.",
-        )
+    if by_rows <= max(SMALL * by_input, rounding(logits, ROUNDING * torch.finfo().eps)):
+        return None
+    return (
+        "the logits of a row depend on the other rows of its batch. Use its own mask in each row."
+    )
 
 
-FEWEST_POSITIONS = 4  # of a sequence with two clean and two masked tokens
-
-
-PASSED: WeakValueDictionary[tuple[int, Method], Denoiser] = WeakValueDictionary()
-"""Networks that `check_once` has checked, by id and method, as long as they exist."""
+def problem_of(net: Denoiser, method: Method, length: int, vocab_size: int) -> str | None:
+    """Return the first problem of a network, or None if it passes `check_network`."""
+    weights = [weight for module in modules_of(net) for weight in module.parameters()]
+    device = weights[0].device if weights else torch.device("cpu")
+    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()} | {torch.float32}
+    eps = max(torch.finfo(dtype).eps for dtype in dtypes)
+    with eval_mode(net), torch.no_grad():
+        probe = probe_of(net, method, length, vocab_size, device)
+        try:
+            probe.logits()
+            if length < FEWEST_POSITIONS or vocab_size == 1:
+                return None
+            return (
+                ignored_input(probe, is_shifted=method.readout == "shifted")
+                or visible_hidden_slots(probe)
+                or order_of_slots(probe, eps)
+                or dependent_rows(probe)
+            )
+        except BrokenContract as error:
+            return str(error)
+        except IndexError as error:
+            sizes = f"{length} positions, {vocab_size} tokens and MASK, {net.mask_id}"
+            return f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings."
 
 
 def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -> None:
@@ -295,25 +287,9 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
     check_int("length", length, 1)
     check_int("vocab_size", vocab_size, 1)
     as_denoiser(net)
-    weights = [weight for module in modules_of(net) for weight in module.parameters()]
-    device = weights[0].device if weights else torch.device("cpu")
-    dtypes = {weight.dtype for weight in weights if weight.is_floating_point()} | {torch.float32}
-    eps = max(torch.finfo(dtype).eps for dtype in dtypes)
-    with eval_mode(net), torch.no_grad():
-        probe = probe_of(net, method, length, vocab_size, device)
-        try:
-            probe.logits()
-        except IndexError as error:
-            sizes = f"{length} positions, {vocab_size} tokens and MASK, {net.mask_id}"
-            raise failure(
-                net, f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings."
-            ) from error
-        if length < FEWEST_POSITIONS or vocab_size == 1:
-            return
-        check_input_matters(probe, is_shifted=method.readout == "shifted")
-        check_hidden_slots(probe)
-        check_order(probe, eps)
-        check_rows(probe)
+    problem = problem_of(net, method, length, vocab_size)
+    if problem is not None:
+        raise ValueError(f"net={type(net).__name__}: {problem}")
 
 
 def check_once(net: Denoiser, method: Method, length: int) -> None:

@@ -1,12 +1,10 @@
 """Published checkpoints keep their logits, raw and EMA. Any other file is refused in one line."""
 
-import io
 import json
 import os
 import pickle
 import subprocess
 import sys
-import zipfile
 from copy import deepcopy
 
 import pytest
@@ -15,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from helpers.published_network import Published, lightning
+from helpers.refusals import refused
 from latent_tokens import from_pretrained
-from latent_tokens.checkpoints.published import BUFFER, Inert, import_checkpoint, read_torch
+from latent_tokens.checkpoints.published import BUFFER, import_checkpoint
 from latent_tokens.cli import main
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.layout import Layout
@@ -62,8 +61,8 @@ def difference(theirs, ours, rule):
 )
 @pytest.mark.parametrize("weights", ["ema", "raw"])
 def test_logits_are_those_of_the_published_network(file, net, averaged, rule, weights):
-    ours, found = import_checkpoint(file, weights)
-    assert (ours.method, found.kind, found.settings["alpha_0"]) == (METHODS["esolm"], weights, 1)
+    ours, checkpoint = import_checkpoint(file, weights)
+    assert (ours.method, checkpoint.kind, checkpoint.settings["alpha_0"]) == (METHODS["esolm"], weights, 1)
     theirs, other = (averaged, net) if weights == "ema" else (net, averaged)
     assert difference(theirs, ours, rule) < 1e-5
     assert difference(other, ours, rule) > 0.01
@@ -128,26 +127,15 @@ def test_the_method_is_that_of_the_files_own_settings(net, tmp_path, mode, name)
     assert import_checkpoint(tmp_path / "a.ckpt", method="scdm")[0].method == METHODS["scdm"]
 
 
-def test_other_objects_become_stubs_that_do_nothing(file):
-    content = read_torch(file)["hyper_parameters"]
-    assert all(isinstance(content[name], Inert) for name in ("config", "tokenizer"))
-
-
 def test_wrapper_prefixes_are_removed_and_skips_are_named(net, tmp_path, capsys):
     content = lightning(net, [weight.detach() for weight in net.parameters()])
-    content["state_dict"] = {
-        f"backbone._orig_mod.{name}": tensor for name, tensor in net.state_dict().items()
-    } | {"noise.gamma": torch.zeros(1)}
+    names = net.state_dict().items()
+    content["state_dict"] = {f"backbone._orig_mod.{name}": tensor for name, tensor in names}
+    content["state_dict"]["noise.gamma"] = torch.zeros(1)
     torch.save(content, tmp_path / "a.ckpt")
-    ours, found = import_checkpoint(tmp_path / "a.ckpt")
-    assert difference(net, ours, causal) < 1e-5
-    assert found.left_out == ("noise.gamma",)
+    assert difference(net, import_checkpoint(tmp_path / "a.ckpt")[0], causal) < 1e-5
     assert main(["import", str(tmp_path / "a.ckpt"), str(tmp_path / "out")]) == 0
     assert "ignored, not part of the network: noise.gamma" in capsys.readouterr().out
-    content["state_dict"]["backbone.output_layer.linear.bias"] = torch.zeros(21)
-    torch.save(content, tmp_path / "a.ckpt")
-    with pytest.raises(ValueError, match="has a weight twice"):
-        import_checkpoint(tmp_path / "a.ckpt")
 
 
 MDLM = {
@@ -156,50 +144,27 @@ MDLM = {
     "backbone": "dit",
     "model": {"n_heads": 4, "length": 64, "name": "small"},
 }
+ESOLM = {"architectures": ["EsoLM"], "n_heads": 4, "model_length": 64, "mask_index": 20, "hidden_dim": 768}
 NAMED = [
-    (
-        {"model_type": "mdlm", "_name_or_path": "/home/theresosa/mdlm-owt", "n_heads": 4, "model_length": 64},
-        "mdm",
-    ),
-    ({"architectures": ["EsoLM"], "n_heads": 4, "model_length": 64}, "esolm"),
-    (MDLM, "mdm"),
+    ({"model_type": "mdlm", "_name_or_path": "/x/mdlm-owt", "n_heads": 4, "model_length": 64}, "mdm", ""),
+    (ESOLM, "esolm", "backbone."),
+    (MDLM, "mdm", "backbone."),
 ]
 
 
-@pytest.mark.parametrize(("about", "name"), NAMED)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_other_settings_name_the_method_too_in_any_precision(net, tmp_path, about, name, dtype):
-    save_file(
-        {f"backbone.{key}": tensor.to(dtype) for key, tensor in net.state_dict().items()},
-        tmp_path / "model.safetensors",
-    )
+@pytest.mark.parametrize(("about", "name", "prefix"), NAMED)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_directory_of_hugging_face_is_read_in_any_precision(net, tmp_path, about, name, prefix, dtype):
+    weights = {prefix + key: tensor.to(dtype) for key, tensor in net.state_dict().items()}
+    save_file(weights, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(about))
-    ours, _ = import_checkpoint(tmp_path)
-    assert ours.method == METHODS[name]
+    ours, checkpoint = import_checkpoint(tmp_path)
+    assert (ours.method, ours.max_length, ours.mask_id, checkpoint.kind) == (METHODS[name], 64, 20, "ema")
     rounded = deepcopy(net).to(dtype).float()
     rounded.rotary_emb.inv_freq = net.rotary_emb.inv_freq
     assert difference(rounded, ours, causal) < 1e-5
     with pytest.raises(ValueError, match=r"weights=raw: .* is a directory, which has EMA weights only"):
         import_checkpoint(tmp_path, "raw")
-
-
-@pytest.mark.parametrize("prefix", ["backbone.", ""])
-def test_a_folder_of_hugging_face(net, tmp_path, prefix):
-    save_file(
-        {prefix + name: tensor for name, tensor in net.state_dict().items()}, tmp_path / "model.safetensors"
-    )
-    about = {
-        "model_type": "EsoLM",
-        "n_heads": 4,
-        "model_length": 64,
-        "mask_index": 20,
-        "hidden_size": 32,
-        "hidden_dim": 768,
-    }
-    (tmp_path / "config.json").write_text(json.dumps(about))
-    ours, found = import_checkpoint(tmp_path)
-    assert (ours.method, ours.max_length, ours.mask_id, found.kind) == (METHODS["esolm"], 64, 20, "ema")
-    assert difference(net, ours, causal) < 1e-5
 
 
 class Evil:
@@ -241,171 +206,69 @@ def test_a_checkpoint_opens_without_the_packages_of_its_classes(file):
     assert done.stdout == b"causal\n", done.stderr
 
 
-def altered(change, net):
-    content = lightning(deepcopy(net), [weight.detach().clone() for weight in net.parameters()], n_blocks=2)
-    change(content)
-    return content
+def weights_of(content):
+    """Return the EMA weights of a checkpoint by name, which may be changed in place."""
+    names = [name.removeprefix("backbone.") for name in content["state_dict"] if BUFFER not in name]
+    return dict(zip(names, content["ema"]["shadow_params"], strict=True))
 
 
-def drop_bias(content):
-    del content["ema"]["shadow_params"][
-        [name for name in content["state_dict"] if BUFFER not in name].index(
-            "backbone.output_layer.linear.bias"
-        )
-    ]
-    del content["state_dict"]["backbone.output_layer.linear.bias"]
+def with_shape(content, name, shape):
+    number = list(weights_of(content)).index(name)
+    content["ema"]["shadow_params"][number] = torch.zeros(shape)
 
 
-def algo(content):
-    return content["hyper_parameters"]["config"].algo
+def drop(content, name):
+    number = list(weights_of(content)).index(name)
+    del content["ema"]["shadow_params"][number], content["state_dict"][f"backbone.{name}"]
 
 
-def grow(content):
-    names = [name for name in content["state_dict"] if BUFFER not in name]
-    for name in ("blocks.0.norm1.weight", "blocks.0.adaLN_modulation.bias"):
-        content["ema"]["shadow_params"][names.index(f"backbone.{name}")].data.fill_(3e38)
+def algo(**changes):
+    return lambda content: content["hyper_parameters"]["config"].algo.update(changes)
 
 
-def renamed(content, prefix):
-    content["state_dict"] = {prefix + name: tensor for name, tensor in content["state_dict"].items()}
+def model(**changes):
+    return lambda content: content["hyper_parameters"]["config"].model.update(changes)
 
 
-WRONG = {
+BIAS = "output_layer.linear.bias"
+WRONG = {  # a change of a checkpoint, and what the error names
     "no state_dict": (lambda content: content.pop("state_dict"), "no state_dict of tensors"),
-    "no average": (lambda content: content.pop("ema"), "has no EMA weights for .* --weights raw"),
-    "other average": (lambda content: content["ema"]["shadow_params"].pop(), "29 EMA weights for 30 weights"),
-    "missing": (drop_bias, r"backbone.output_layer.linear.bias is missing"),
-    "time": (
-        lambda content: content["hyper_parameters"]["config"].algo.update({"time_conditioning": True}),
-        "time_conditioning=True",
-    ),
-    "mixed": (
-        lambda content: content["hyper_parameters"]["config"].algo.update({"diffusion_attn_mode": "mixed"}),
-        "mixed: must be one of causal",
-    ),
-    "heads": (
-        lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 0}),
-        "n_heads=0 in its settings",
-    ),
-    "no settings": (
-        lambda content: content.pop("hyper_parameters"),
-        "do not name its attention",
-    ),
-    "no method": (
-        lambda content: algo(content).update({"diffusion_attn_mode": None, "name": "mine"}),
-        "do not name its attention. To import it, name it with --method",
-    ),
-    "a list for a method": (
-        lambda content: algo(content).update({"diffusion_attn_mode": ["causal"]}),
-        "must be one of causal, mixed2",
-    ),
-    "extra": (
-        lambda content: content["state_dict"].update({"backbone.bonus": torch.zeros(2)}),
-        "30 EMA weights for 31 weights",
-    ),
-    "lost": (
-        lambda content: content["state_dict"].pop("backbone.output_layer.linear.bias"),
-        "30 EMA weights for 29 weights",
-    ),
-    "shape": (
-        lambda content: content["ema"]["shadow_params"].__setitem__(-1, torch.zeros(31)),
-        r"output_layer.adaLN_modulation.bias is \(31,\), must be \(64,\)",
-    ),
-    "average of another shape": (
-        lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.zeros(2)),
-        "has no vocab_embed",
-    ),
-    "not finite": (
-        lambda content: content["ema"]["shadow_params"].__setitem__(0, torch.full((21, 32), torch.nan)),
-        "embedding.weight is not finite",
-    ),
-    "too large": (grow, "blocks.0.attention_norm.weight is not finite: .*too large to fold"),
-    "a block too few": (
-        lambda content: [
-            content["state_dict"].pop(name) for name in [*content["state_dict"]] if ".1." in name
-        ],
-        "30 EMA weights for 20 weights",
-    ),
+    "no average": (lambda content: content.pop("ema"), "no EMA weights"),
+    "an average lost": (lambda content: content["ema"]["shadow_params"].pop(), "29 EMA weights for 30"),
+    "missing": (lambda content: drop(content, BIAS), f"backbone.{BIAS} is missing"),
+    "time": (algo(time_conditioning=True), "time_conditioning=True"),
+    "autoregressive": (algo(causal_attention=True), "causal_attention=True"),
+    "another mask": (algo(mask_index=3), "mask_index=3 in its settings: must be 20"),
+    "another depth": (algo(n_blocks=3), "n_blocks=3 in its settings: must be 2"),
+    "mixed": (algo(diffusion_attn_mode="mixed"), "mixed: must be one of causal"),
+    "no method": (algo(diffusion_attn_mode=None, name="mine"), "name it with --method"),
+    "no settings": (lambda content: content.pop("hyper_parameters"), "name it with --method"),
+    "no heads": (model(n_heads=0), "heads=0"),
+    "odd heads": (model(n_heads=5), "heads=5"),
+    "too long": (model(length=1 << 20), "length=1048576"),
+    "shape": (lambda content: with_shape(content, BIAS, 31), "head.bias is (31,)"),
+    "not finite": (lambda content: weights_of(content)[BIAS].fill_(torch.nan), "head.bias is not finite"),
     "another rotary": (
         lambda content: content["state_dict"][f"backbone.{BUFFER}"].mul_(2),
         "is not that of base 10,000",
     ),
-    "another mask": (
-        lambda content: algo(content).update({"mask_index": 3}),
-        "mask_index=3 in its settings: must be 20",
-    ),
-    "autoregressive": (
-        lambda content: algo(content).update({"causal_attention": True}),
-        "not an Eso-LM or MDLM diffusion model",
-    ),
-    "odd heads": (
-        lambda content: content["hyper_parameters"]["config"].model.update({"n_heads": 5}),
-        "with heads=5: a head needs",
-    ),
-    "too long": (
-        lambda content: content["hyper_parameters"]["config"].model.update({"length": 1 << 20}),
-        "length=1048576 .* from 1 to 65,535",
-    ),
-    "wrapped": (
-        lambda content: renamed(content, "net."),
-        r"no weights are named backbone.\*, but like net.backbone",
-    ),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_file_that_is_not_a_checkpoint_is_refused_in_one_line(net, tmp_path, name):
-    change, message = WRONG[name]
-    torch.save(altered(change, net), tmp_path / "wrong.ckpt")
-    with pytest.raises(ValueError, match=message) as error:
+@pytest.mark.parametrize(("change", "part"), WRONG.values(), ids=WRONG)
+def test_file_that_is_not_a_checkpoint_is_refused_in_one_line(net, tmp_path, change, part):
+    content = lightning(deepcopy(net), [weight.detach().clone() for weight in net.parameters()])
+    change(content)
+    torch.save(content, tmp_path / "wrong.ckpt")
+    with refused(part):
         import_checkpoint(tmp_path / "wrong.ckpt")
-    assert "\n" not in str(error.value)
 
 
-def rewritten(file, name, content):
-    """The zip file with one record changed."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(file) as old, zipfile.ZipFile(made, "w") as new:
-        for info in old.infolist():
-            new.writestr(info.filename, content if info.filename.endswith(name) else old.read(info))
-    return made.getvalue()
-
-
-DAMAGED = {
-    "no zip": lambda file: b"hello",
-    "cut": lambda file: file.read_bytes()[:-200],
-    "pickle cut": lambda file: rewritten(file, "data.pkl", b"\x80\x02}q\x00X"),
-    "no pickle": lambda file: rewritten(file, "data.pkl", b""),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_refused_in_one_line(file, name):
-    file.write_bytes(DAMAGED[name](file))
-    with pytest.raises(ValueError, match=r"corrupt, or not written by torch.save \(.+\)\. Download") as error:
+@pytest.mark.parametrize("content", [b"hello", None], ids=["no zip", "cut"])
+def test_a_damaged_file_is_refused_in_one_line(file, content):
+    file.write_bytes(file.read_bytes()[:-200] if content is None else content)
+    with refused("last.ckpt: corrupt, or not written by torch.save"):
         import_checkpoint(file)
-    assert str(file) in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_tensors_come_back_whatever_their_type_and_view(tmp_path):
-    base = torch.arange(24).reshape(4, 6)
-    content = {
-        str(dtype): base.to(dtype)
-        for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.uint8, torch.bool)
-    }
-    content |= {
-        "turned": base.T[1:4],
-        "one": torch.tensor(7),
-        "none": torch.zeros(0, 3),
-        "parameter": torch.nn.Parameter(base.float()),
-    }
-    torch.save(content, tmp_path / "a.pt")
-    found = read_torch(tmp_path / "a.pt")
-    assert found.keys() == content.keys()
-    for name, tensor in content.items():
-        assert torch.equal(found[name], tensor)
-        assert found[name].dtype == tensor.dtype
 
 
 def test_import_command_writes_a_directory_that_loads_and_checks(file, averaged, tmp_path, capsys):
@@ -434,22 +297,8 @@ def test_imported_model_with_its_tokenizer_writes_text(tmp_path, capsys):
     assert main(["sample", str(out), "--latents", "3", "--num-samples", "1"]) == 0
     assert "64 tokens in" in capsys.readouterr().out
     (tmp_path / "a.txt").write_text("Some text to read. " * 9)
-    assert (
-        main(
-            [
-                "likelihood",
-                str(out),
-                "--text",
-                str(tmp_path / "a.txt"),
-                "--latents",
-                "0",
-                "2",
-                "--orders",
-                "1",
-            ]
-        )
-        == 0
-    )
+    likelihood = ["likelihood", str(out), "--text", str(tmp_path / "a.txt"), "--orders", "1"]
+    assert main([*likelihood, "--latents", "0", "2"]) == 0
     assert capsys.readouterr().out.count("nats per token") == 2
 
 
@@ -475,11 +324,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(file, tmp_path, capsys):
 
 
 def test_missing_checkpoint_gets_one_line(tmp_path, capsys):
-    for source in ("nowhere.ckpt", str(tmp_path / "none"), "a/b/c"):
-        assert main(["import", source, str(tmp_path / "out")]) == 2
-        assert (
-            "not found. Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)"
-            in capsys.readouterr().err
-        )
+    assert main(["import", "nowhere.ckpt", str(tmp_path / "out")]) == 2
+    assert "not found. Name a file, a directory, or a model" in capsys.readouterr().err
     assert main(["import", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "config.json is missing" in capsys.readouterr().err

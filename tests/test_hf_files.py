@@ -7,6 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models
 
+from helpers.refusals import refused
 from helpers.tiny_models import VOCAB, tiny_model
 from latent_tokens import from_transformers
 
@@ -39,13 +40,14 @@ def test_masked_language_model_keeps_its_head(tmp_path):
 
 
 def test_token_that_the_tokenizer_lacks_is_refused(folder):
-    with pytest.raises(ValueError, match=r"mask_token=<mask>: not a token of .*tokenizer.json. Use a reserv"):
+    file = folder / "tokenizer.json"
+    with refused(f"mask_token=<mask>: not a token of {file}. Use the id of a token, or mask_token='new'"):
         from_transformers(folder, "<mask>")
-    (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"tokenizer.json: corrupt \(.*\). Copy it again."):
+    file.write_text("{}")
+    with refused(f"mask_token=<11>: {file} cannot be read ("):
         from_transformers(folder, "<11>")
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ValueError, match=r"mask_token=<11>: .*tokenizer.json is missing. Use the id"):
+    file.unlink()
+    with refused(f"mask_token=<11>: {file} cannot be read ("):
         from_transformers(folder, "<11>")
 
 
@@ -55,9 +57,8 @@ def test_missing_shard_and_weight_are_named(folder):
     names = json.loads(index.read_text())
     kept = {name: file for name, file in names["weight_map"].items() if file != shard.name}
     shard.unlink()
-    with pytest.raises(ValueError, match=f"{folder}: cannot be read .*{shard.name}") as missing:
+    with refused(shard.name):
         from_transformers(folder, 11)
-    assert "\n" not in str(missing.value)
     index.write_text(json.dumps({**names, "weight_map": kept}))
     with pytest.raises(ValueError, match=r"incomplete, .*weight is missing. Download it again"):
         from_transformers(folder, 11)

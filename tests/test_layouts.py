@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
+from helpers.refusals import refused
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
 from latent_tokens.checkpoints.files import BUNDLED
@@ -59,12 +60,11 @@ def test_published_files_give_the_described_logits(name, shards, tmp_path):
         assert difference(net(*inputs()), logits) < 1e-5
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_weights_in_bf16_give_close_logits(name, tmp_path):
-    weights = random_weights(name)
-    write(tmp_path, name, {key: tensor.bfloat16() for key, tensor in weights.items()})
+def test_weights_in_bf16_give_close_logits(tmp_path):
+    weights = random_weights("LLaDA")
+    write(tmp_path, "LLaDA", {key: tensor.bfloat16() for key, tensor in weights.items()})
     rounded = {key: tensor.bfloat16().float() for key, tensor in weights.items()}
-    logits = reference(name, rounded, *inputs())
+    logits = reference("LLaDA", rounded, *inputs())
     net = from_transformers(tmp_path)
     assert net.model.dtype == torch.float32
     with torch.no_grad():
@@ -122,117 +122,70 @@ def test_mask_of_the_tokenizer_is_found(entries, tmp_path):
 
 def test_mask_that_is_named_nowhere_is_that_of_the_layout(tmp_path):
     write(tmp_path, "LLaDA", mask_token_id=None)
-    with pytest.raises(ValueError, match="mask_id=126336: the vocabulary has 24 tokens"):
+    with refused("mask_id=126336: the vocabulary has 24 tokens"):
         from_transformers(tmp_path)
     assert from_transformers(tmp_path, 19).mask_id == 19
     write(tmp_path, "WeDLM-8B", mask_token_id=None)
-    with pytest.raises(ValueError, match=f"{tmp_path}: names no MASK. Set mask_token to its id or text"):
+    with refused("names no MASK. Set mask_token to its id or text"):
         from_transformers(tmp_path)
-
-
-def test_model_without_mask_is_not_taken_for_a_published_one(tmp_path):
     write(tmp_path, "Open-dCoder", mask_token_id=None)
-    with pytest.raises(ValueError, match="is not a published masked diffusion model, and names no MASK"):
+    with refused("is not a published masked diffusion model, and names no MASK"):
         from_transformers(tmp_path)
     assert from_transformers(tmp_path, 19).readout == "in_place"
     assert from_transformers(tmp_path, 19, "left").readout == "left"
 
 
-def without(key):
-    return lambda weights: {name: tensor for name, tensor in weights.items() if name != key}
-
-
-def plus(key, tensor):
-    return lambda weights: {**weights, key: tensor}
-
-
 GATE = "model.transformer.blocks.1.ff_proj.weight"
+KEY_BIAS = "model.transformer.blocks.0.q_proj.bias"
 HEAD_WEIGHT = "lm_head.weight"
-WRONG_WEIGHTS = {
-    "missing": ("LLaDA", without(GATE), "model.layers.1.mlp.gate_proj.weight of LlamaForCausalLM is missing"),
-    "unknown": (
-        "LLaDA",
-        plus("model.extra", torch.ones(2)),
-        "model.extra is not a weight of LlamaForCausalLM",
-    ),
-    "bias": (
-        "LLaDA",
-        plus("model.transformer.blocks.0.q_proj.bias", torch.ones(16)),
-        "model.transformer.blocks.0.q_proj.bias is not a weight of LlamaForCausalLM",
-    ),
-    "twice": (
-        "DiffuGPT",
-        plus("embed_tokens.weight", torch.ones(24, 16)),
-        "transformer.wte.weight and another are the same weight",
-    ),
-    "shape": ("SDAR", plus("model.norm.weight", torch.ones(3)), "model.norm.weight is (3,), and (16,) by"),
-    "type": ("SDAR", plus("model.norm.weight", torch.ones(16, dtype=torch.int8)), "has the type torch.int8"),
-    "untied": ("Tiny-A2D", plus(HEAD_WEIGHT, torch.ones(24, 16)), "differs from model.embed_tokens.weight"),
-    "few": ("SDAR", lambda weights: {"lm_head.weight": torch.ones(1)}, "1 weights of 2 layers"),
+WRONG_WEIGHTS = {  # the layout, weights that are replaced, and what the error names
+    "missing": ("LLaDA", {GATE: None}, "model.layers.1.mlp.gate_proj.weight is missing"),
+    "unknown": ("LLaDA", {KEY_BIAS: torch.ones(16)}, "model.layers.0.self_attn.q_proj.bias is (16,)"),
+    "shape": ("SDAR", {"model.norm.weight": torch.ones(3)}, "model.norm.weight is (3,), and (16,)"),
+    "untied": ("Tiny-A2D", {HEAD_WEIGHT: torch.ones(24, 16)}, "differs from model.embed_tokens.weight"),
+    "few": ("SDAR", dict.fromkeys([*random_weights("SDAR")][1:]), "1 weights of 2 layers"),
 }
-
-
-@pytest.mark.parametrize(("name", "change", "message"), WRONG_WEIGHTS.values(), ids=WRONG_WEIGHTS)
-def test_wrong_weights_are_refused_by_name(name, change, message, tmp_path):
-    write(tmp_path / "source", name, change(random_weights(name)))
-    check_refused(tmp_path, message)
-
-
 WRONG_SETTINGS = {
     "block_type": ("LLaDA", "sequential"),
-    "activation_type": ("LLaDA", "gelu"),
-    "alibi": ("LLaDA", True),
-    "rope": ("LLaDA", False),
-    "layer_norm_type": ("LLaDA", "default"),
     "include_qkv_bias": ("LLaDA", True),
-    "include_bias": ("LLaDA", True),
-    "attention_layer_norm": ("LLaDA", True),
-    "input_emb_norm": ("LLaDA", True),
-    "scale_logits": ("LLaDA", True),
     "architectures": ("LLaDA", ["LLaDAMoEModelLM"]),
+    "d_model": ("LLaDA", None),
     "quantization_config": ("Dream", {"bits": 4}),
     "use_sliding_window": ("Dream", True),
+    "rope_theta": ("Dream", None),
+    "num_hidden_layers": ("Dream", "two"),
     "attention_bias": ("WeDLM-8B", True),
     "block_size": ("SDAR", None),
 }
 
 
+@pytest.mark.parametrize(("name", "changes", "part"), WRONG_WEIGHTS.values(), ids=WRONG_WEIGHTS)
+def test_wrong_weights_are_refused_by_name(name, changes, part, tmp_path):
+    weights = {**random_weights(name), **changes}
+    write(tmp_path, name, {key: tensor for key, tensor in weights.items() if tensor is not None})
+    with refused(part):
+        from_transformers(tmp_path)
+
+
 @pytest.mark.parametrize("key", WRONG_SETTINGS)
 def test_unsupported_settings_are_refused_by_name(key, tmp_path):
     name, value = WRONG_SETTINGS[key]
-    write(tmp_path / "source", name, **{key: value})
-    check_refused(tmp_path, f"config.json: {key}")
+    write(tmp_path, name, **{key: value})
+    with refused("config.json: "):
+        from_transformers(tmp_path)
 
 
-def test_missing_settings_and_files_are_refused_by_name(tmp_path):
+def test_missing_files_are_refused_by_name(tmp_path, capsys):
     source = tmp_path / "source"
-    write(source, "LLaDA", d_model=None, shards=3)
-    check_refused(tmp_path, "config.json: d_model is missing")
-    write(source, "Dream", rope_theta=None, shards=3)
-    check_refused(tmp_path, "config.json: rope_theta is missing")
-    for changes in ({"hidden_act": "nothing"}, {"num_attention_heads": 0}, {"num_hidden_layers": "two"}):
-        write(source, "Dream", **changes, shards=3)
-        check_refused(tmp_path, "config.json: corrupt, its settings are not those of Qwen2ForCausalLM")
     write(source, "LLaDA", shards=3)
     (source / "model-00002-of-00003.safetensors").unlink()
-    check_refused(tmp_path, "model-00002-of-00003.safetensors: is missing")
-    index = {"weight_map": {"model.norm.weight": "../model.safetensors"}}
-    (source / "model.safetensors.index.json").write_text(json.dumps(index))
-    check_refused(tmp_path, "its weight_map has no shards")
+    with refused("model-00002-of-00003.safetensors: corrupt"):
+        from_transformers(source)
     (source / "model.safetensors.index.json").unlink()
-    check_refused(tmp_path, "model.safetensors: is missing")
-    (source / "model.safetensors").write_bytes(b"cut")
-    check_refused(tmp_path, "model.safetensors: corrupt")
-
-
-def check_refused(folder, message):
-    """Check that the source is refused in one line, in Python and by the command, which writes nothing."""
-    with pytest.raises(ValueError, match="source") as error:
-        from_transformers(folder / "source")
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
-    assert main(["import", str(folder / "source"), str(folder / "out")]) == 2
-    assert [path.name for path in folder.iterdir()] == ["source"]
+    with refused("model.safetensors: corrupt"):
+        from_transformers(source)
+    assert main(["import", str(source), str(tmp_path / "out")]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_code_beside_published_files_is_never_run(tmp_path):
@@ -344,7 +297,7 @@ def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
     for key, value in (("mask_id", 99), ("readout", "right"), ("vocab_size", "many"), ("max_length", None)):
         changed = {**config, "model": {**config["model"], key: value}}
         (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
-        with pytest.raises(ValueError, match=r"mask_id=99|readout=right|vocab_size=many|max_length=None"):
+        with refused(f"{key}={value}"):
             from_pretrained(tmp_path / "out")
 
 
@@ -368,18 +321,18 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
     net = HuggingFaceDenoiser(tiny_model("qwen2"), None)
     net.method = METHODS["esolm"]
     save_pretrained(net, tmp_path / "exported")
-    with pytest.raises(ValueError, match=r"was written by latent_tokens. Open it with load\('.*exported'\)"):
+    with refused(f"Open it with load('{tmp_path / 'exported'}')"):
         from_transformers(tmp_path / "exported")
     assert from_pretrained(tmp_path / "exported").method == METHODS["esolm"]
-    with pytest.raises(ValueError, match=r"exported has a model of transformers. Leave net out"):
+    with refused("Leave net out"):
         from_pretrained(tmp_path / "exported", net=net)
     for source in (tmp_path / "exported", BUNDLED / "sudoku-6-scdm"):
         assert main(["import", str(source), str(tmp_path / "out")]) == 2
         assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("opened", [from_pretrained, load])
-def test_directory_of_transformers_is_named_with_its_reader(opened, tmp_path):
+def test_directory_of_transformers_is_named_with_its_reader(tmp_path):
     tiny_model("llama").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"is a transformers model. Open it with from_transformers\('"):
-        opened(tmp_path)
+    for reader in (from_pretrained, load):
+        with refused("is a transformers model. Open it with from_transformers('"):
+            reader(tmp_path)

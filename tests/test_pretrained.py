@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.refusals import refused
 from latent_tokens import METHODS, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import bundled_names
 
@@ -36,55 +37,35 @@ def test_every_method_can_be_written_down(nano, any_method, tmp_path):
     assert (tmp_path / "model.safetensors").stat().st_size < 2.1 * sum(p.numel() for p in nano.parameters())
 
 
-def test_a_method_of_foreign_functions_is_refused(nano, tmp_path):
+def test_missing_or_corrupt_file_is_named(folder, nano, tmp_path):
     nano.method = replace(METHODS["scdm"], attention=lambda q, k, c: k <= q + c)
-    with pytest.raises(ValueError, match="only bidirectional, independent, semi_causal, causal can be saved"):
+    with refused("only bidirectional, independent, semi_causal, causal can be saved"):
         save_pretrained(nano, tmp_path)
-
-
-def test_missing_or_corrupt_file_is_named(folder, tmp_path):
-    with pytest.raises(ValueError, match="not found: not a run directory"):
-        from_pretrained(tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"config.json is missing"):
-        from_pretrained(tmp_path / "empty")
-    config = json.loads((folder / "config.json").read_text())
-    for text, message in (
-        (json.dumps({**config, "format": 99}), "format 99, and latent-tokens"),
-        (json.dumps({**config, "method": {}}), "corrupt"),
-        (
-            json.dumps({**config, "model": {**config["model"], "drop": 0.1}}),
-            "model=drop: .* mean dropout",
-        ),
-        (json.dumps({**config, "model": {"size": config["model"]["size"]}}), "corrupt .*vocab_size"),
-        ("{", "corrupt"),
-    ):
-        (folder / "config.json").write_text(text)
-        with pytest.raises(ValueError, match=message):
-            from_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps({**config, "model": {**config["model"], "vocab_size": 5}}))
-    with pytest.raises(ValueError, match="of another network"):
-        from_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(config))
+    with refused("config.json is missing"):
+        from_pretrained(tmp_path)
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    with pytest.raises(ValueError, match="corrupt"):
-        from_pretrained(folder)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="incomplete"):
+    with refused("corrupt"):
         from_pretrained(folder)
 
 
 CONFIGS = {  # wrong entries of a config: (key, value, error)
+    "another format": (("format",), 99, "format 99, and latent-tokens"),
+    "no method": (("method",), {}, "corrupt"),
+    "another vocabulary": (("model", "vocab_size"), 5, "of another network"),
     "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
     "half a layer": (("model", "size", "layers"), 0.5, "layers=0.5: must be a whole number"),
-    "a wide network": (("model", "size", "width"), 1 << 24, "of another network .*, and .* in Transformer"),
+    "a wide network": (("model", "size", "width"), 1 << 24, "of another network"),
     "a wider one": (("model", "size", "width"), 1 << 62, "corrupt"),
-    "a deep network": (("model", "size", "layers"), 1 << 40, "layers of [0-9]+ weights"),
+    "a deep network": (("model", "size", "layers"), 1 << 40, "layers of"),
     "many tokens": (("model", "vocab_size"), 1 << 40, "of another network"),
     "more tokens": (("model", "vocab_size"), (1 << 63) - 1, "corrupt"),
     "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
-    "long sequences": (("model", "max_length"), 1 << 40, "max_length=1099511627776: must be at most 65,535"),
+    "long sequences": (
+        ("model", "max_length"),
+        1 << 40,
+        "max_length=1099511627776: must be a whole number from 1, at most 65,535",
+    ),
     "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
     "another dropout": (("model", "dropout"), "0", "dropout='0': must be a number"),
     "latents in words": (("method", "latents"), "x", "corrupt"),
@@ -102,9 +83,8 @@ def test_config_that_weights_do_not_fit_is_refused_unallocated(folder, name):
         holder = holder[key]
     holder[where[-1]] = what
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(message):
         from_pretrained(folder)
-    assert "\n" not in str(error.value)
 
 
 def test_models_come_with_the_package():

@@ -1,4 +1,4 @@
-"""Changed weights on disk are detected, and version 0.1 files, which have no hash, are still readable."""
+"""Changed weights on disk are detected, and files of others, which have no hash, are readable."""
 
 import subprocess
 import sys
@@ -9,8 +9,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from helpers.hostile import OFFSETS
+from helpers.refusals import refused
 from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256, tensors_to_bytes
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.paper.run import check_together
 from latent_tokens.training.loop import fit
 from test_training import tiny_run
@@ -21,22 +22,13 @@ def run(tmp_path_factory):
     return fit(tiny_run(tmp_path_factory.mktemp("run") / "run", steps=3))
 
 
-def zeroed(path, start, count=4096):
-    """Write zeros into a file, as after a power failure."""
-    with path.open("r+b") as file:
-        file.seek(start)
-        file.write(bytes(count))
-
-
 def test_zeros_in_the_weights_of_a_run_are_noticed(run, tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_bytes((run / "model.safetensors").read_bytes())
+    content = bytearray((run / "model.safetensors").read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 4096] = bytes(4096)  # as after a power failure
+    (tmp_path / "model.safetensors").write_bytes(content)
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
-    assert from_pretrained(tmp_path).folder == tmp_path
-    zeroed(path, path.stat().st_size // 2)
-    with pytest.raises(
-        ValueError, match=r"model.safetensors: corrupt \(its tensors are not those that were written\)"
-    ):
+    with refused("model.safetensors: corrupt (its tensors are not those that were written)"):
         from_pretrained(tmp_path)
 
 
@@ -73,10 +65,10 @@ def test_tensors_sha256_depends_on_names_types_shapes_and_bytes():
 
 
 def test_a_tensor_file_is_the_same_in_every_process(tmp_path):
-    code = "import sys, torch; from latent_tokens.checkpoints.files import tensors_to_bytes; "
-    code += (
-        "sys.stdout.buffer.write(tensors_to_bytes({'b': torch.arange(3), 'a': torch.ones(2)}, {'x': "
-        "'1', 'y': '2', 'z': '3'}))"
+    tensors = "{'b': torch.arange(3), 'a': torch.ones(2)}, {'x': '1', 'y': '2', 'z': '3'}"
+    code = (
+        "import sys, torch; from latent_tokens.checkpoints.files import tensors_to_bytes; "
+        f"sys.stdout.buffer.write(tensors_to_bytes({tensors}))"
     )
     files = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(3)
@@ -100,17 +92,10 @@ def test_text_of_two_tokenizers_goes_into_one_table(tmp_path):
     check_together([first, {**other, "cell": {"task": "smollm2"}}], tmp_path)
 
 
-def test_a_tensor_file_with_odd_names_is_read_back(tmp_path):
-    tensors = {'quote " and \u00e9': torch.ones(1), "__metadata": torch.zeros(2)}
-    (tmp_path / "x.safetensors").write_bytes(tensors_to_bytes(tensors))
-    assert read_tensor_file(tmp_path / "x.safetensors").keys() == tensors.keys()
-
-
 @pytest.mark.parametrize("content", OFFSETS.values(), ids=OFFSETS)
 def test_offsets_that_no_writer_makes_are_refused_in_one_line(run, tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
     (tmp_path / "config.json").write_bytes((run / "config.json").read_bytes())
     for read in (read_tensor_file, lambda path: from_pretrained(path.parent)):
-        with pytest.raises(ValueError, match=r"model.safetensors: corrupt") as error:
+        with refused("model.safetensors: corrupt"):
             read(tmp_path / "model.safetensors")
-        assert "\n" not in str(error.value)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,10 +20,11 @@ MOST_THREADS = 1_024
 INT64_END = 1 << 63  # the first whole number that no tensor can store
 
 
-def check_min(name: str, value: object, least: int) -> None:
-    """Raise ValueError if `value` is not a number, or below `least`."""
-    if not is_number(value) or not value >= least:
-        raise ValueError(f"{name}={value!r}: must be a number from {least}")
+def check_min(name: str, value: object, least: int, below: float = math.inf) -> None:
+    """Raise ValueError if `value` is not a number from `least`, and smaller than `below`."""
+    if not is_number(value) or not least <= value < below:
+        limit = "" if below == math.inf else f", below {below}"
+        raise ValueError(f"{name}={value!r}: must be a number from {least}{limit}")
 
 
 def check_positive(name: str, value: object) -> None:
@@ -46,41 +48,33 @@ def is_whole(value: object, least: int | None = None) -> bool:
     )
 
 
-def check_int(name: str, value: object, least: int) -> None:
-    """Raise ValueError if `value` is not a whole number from `least` to 2^63 - 1."""
-    if not is_whole(value, least):
-        raise ValueError(f"{name}={value}: must be a whole number from {least}, below 2^63")
+def check_int(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Raise ValueError if `value` is not a whole number from `least` to `most`, or to 2^63 - 1."""
+    if not is_whole(value, least) or (most is not None and cast(int, value) > most):
+        limit = "below 2^63" if most is None else f"at most {most:,}"
+        raise ValueError(f"{name}={value}: must be a whole number from {least}, {limit}")
 
 
 def check_label(name: str, value: object) -> None:
     """Raise ValueError unless a value is a text of one line that fits into a table."""
-    if (
-        not isinstance(value, str)
-        or not value.strip()
-        or not value.isprintable()
-        or len(value) > LONGEST_LABEL
-    ):
-        raise ValueError(
-            f"{name}={value!r}: must be a text of 1 to {LONGEST_LABEL} printable characters"
-        )
+    is_label = isinstance(value, str) and value.strip() and value.isprintable()
+    if not is_label or len(str(value)) > LONGEST_LABEL:
+        problem = f"must be a text of 1 to {LONGEST_LABEL} printable characters"
+        raise ValueError(f"{name}={value!r}: {problem}")
 
 
 def check_threads(threads: object) -> None:
     """Raise ValueError unless the number of threads is None or from 1 to MOST_THREADS."""
-    if threads is None:
-        return
-    check_int("threads", threads, 1)
-    if isinstance(threads, int) and threads > MOST_THREADS:
-        raise ValueError(f"threads={threads}: must be at most {MOST_THREADS:,}")
+    if threads is not None:
+        check_int("threads", threads, 1, MOST_THREADS)
 
 
 def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError if `value` is not one of the allowed values. The message suggests the closest."""
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
-        raise ValueError(
-            f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}"
-        )
+        choices = f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
+        raise ValueError(f"{name}={value}: {choices}")
 
 
 def in_message(value: object) -> str:
@@ -137,8 +131,8 @@ class Registry(dict[str, T]):
         value = self.other(name) if isinstance(name, str) else None
         if value is None:
             names = [*self, *self.also]
-            hint = did_you_mean(name, names)
-            raise ValueError(f"{self.kind}={name}: must be one of {', '.join(names)}{hint}")
+            choices = f"must be one of {', '.join(names)}{did_you_mean(name, names)}"
+            raise ValueError(f"{self.kind}={name}: {choices}")
         return value
 
 

@@ -124,9 +124,7 @@ def check_attributes(net: nn.Module) -> None:
     """Raise ValueError if a network lacks an attribute that evaluation and config.json need."""
     for name in ("method", "vocab_size", "max_length"):
         if getattr(net, name, None) is None:
-            raise ValueError(
-                f"net.{name} is None: set it to the {name} that the net was trained with"
-            )
+            raise ValueError(f"net.{name} is None: set it to the {name} of its training")
 
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -178,23 +176,17 @@ def from_pretrained(
             f"{folder}: incomplete, model.safetensors is missing. "
             "Resume its training (resume=auto) until it has saved weights."
         )
-    entry = config.get("model")
-    if base is not None and "adapter" not in (entry or ()):
+    if base is not None and "adapter" not in (config.get("model") or ()):
         raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
     if net is not None:
         return filled(net, config, folder)
     check_can_build(config, folder)
     if is_hf_run(config):
         return open_hf_run(config, folder, base)
-    stored = shapes_of(weights)
-    if has_lora(stored):
-        raise ValueError(
-            f"{weights}: has a LoRA adapter of peft. Give its network in Python: net=..."
-        )
     try:
-        layers = config["model"]["size"]["layers"]
-        if isinstance(layers, int) and layers > len(stored):
-            raise ValueError(f"{layers} layers of {len(stored)} weights")
+        stored = shapes_of(weights)
+        if (num_layers := config["model"]["size"]["layers"]) > len(stored):
+            raise ValueError(f"{num_layers} layers of {len(stored)} weights")
         with torch.device("meta"):  # allocate nothing before the weights are compared
             ours = build(config)
     except CORRUPT as error:
@@ -208,10 +200,9 @@ def from_pretrained(
 def check_is_ours(folder: Path) -> None:
     """Raise ValueError if a directory is a model of transformers, which `from_transformers` opens."""
     if is_of_transformers(folder):
-        raise ValueError(
-            f"{folder}: is a transformers model. Open it with from_transformers({str(folder)!r}), "
-            "or convert a published masked diffusion model with latent-tokens import."
-        )
+        fix = f"Open it with from_transformers({str(folder)!r})"
+        problem = "is a transformers model"
+        raise ValueError(f"{folder}: {problem}. {fix}, or convert it with latent-tokens import.")
 
 
 def check_can_build(config: Entries, folder: Path) -> None:
@@ -219,9 +210,8 @@ def check_can_build(config: Entries, folder: Path) -> None:
     model = config.get("model")
     if isinstance(model, dict) and model.get("network") == OWN:
         problem = f"holds weights of your own network {str(model.get('class'))[:80]}"
-        raise ValueError(
-            f"{folder}: {problem}. Give it in Python: from_pretrained({str(folder)!r}, net=...)"
-        )
+        fix = f"from_pretrained({str(folder)!r}, net=...)"
+        raise ValueError(f"{folder}: {problem}. Give it in Python: {fix}")
 
 
 def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
@@ -231,14 +221,9 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
         ValueError: the directory is corrupt or of another network.
     """
     inner: Any = unwrap(net)
-    if is_hf_run(config) and "adapter" in config["model"]:
-        raise ValueError(
-            f"net={type(inner).__name__}: {folder} has a LoRA adapter. Use base=DIR instead."
-        )
-    if is_for_transformers(config):
-        raise ValueError(
-            f"net={type(inner).__name__}: {folder} has a model of transformers. Leave net out."
-        )
+    if is_for_transformers(config) or "adapter" in (config.get("model") or ()):
+        problem = f"{folder} has a model of transformers, or a LoRA adapter of one"
+        raise ValueError(f"net={type(inner).__name__}: {problem}. Leave net out, and use base=DIR.")
     try:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])
@@ -267,13 +252,9 @@ def adopt(net: nn.Module, numbers: Mapping[str, int], holder: str) -> None:
     is_hf = isinstance(net, HuggingFaceDenoiser)
     for name, number in numbers.items():
         value = getattr(net, name, number)
-        if is_hf and value < number:
-            fix = "Use a larger model"
-            raise ValueError(f"net.{name}={value}: must be at least {number} for {holder}. {fix}.")
-        if not is_hf and value != number:
-            raise ValueError(
-                f"net.{name}={value}: must be {number} for {holder}. Build the net for it."
-            )
+        if value < number or (value > number and not is_hf):
+            must = f"at least {number}" if is_hf else f"{number}"
+            raise ValueError(f"net.{name}={value}: must be {must} for {holder}. Use another net.")
         setattr(net, name, number)
     vocab_size = numbers["vocab_size"]
     mask_id = getattr(net, "mask_id", None)
@@ -287,15 +268,11 @@ def build(config: Entries) -> Transformer:
     model = config["model"]
     for name in model:
         check_choice("entry of model", name[:80], (*OF_TRANSFORMER, *OPTIONAL))
-    for name in ("vocab_size", "max_length"):
-        check_int(name, model[name], 1)
-    if model["max_length"] > LONGEST:
-        raise ValueError(f"max_length={model['max_length']}: must be at most {LONGEST:,}")
+    check_int("vocab_size", model["vocab_size"], 1)
+    check_int("max_length", model["max_length"], 1, LONGEST)
     check_choice("positions", model["positions"], ("both", "rotary", "learned"))
     check_choice("gelu", model["gelu"], ("exact", "tanh"))
-    check_min("dropout", model["dropout"], 0)
-    if model["dropout"] >= 1:
-        raise ValueError(f"dropout={model['dropout']}: must be below 1")
+    check_min("dropout", model["dropout"], 0, below=1)
     net = Transformer(**{**model, "size": Size(**model["size"])})
     net.method = method_from(config["method"])
     return net

@@ -22,8 +22,6 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 
 SHA256 = "tensors_sha256"  # the key in the metadata
-
-
 LENGTH_BYTES = 8  # of the header's length, with which a .safetensors file begins
 
 
@@ -107,25 +105,23 @@ def corrupt(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path}: corrupt ({problem}). Save the model again, or fetch it again.")
 
 
-def first_difference(
-    shapes: Mapping[str, tuple[int, ...]], others: Mapping[str, tuple[int, ...]]
-) -> str | None:
-    """Return the first name, in alphabetical order, whose shape differs or is missing, or None."""
-    differing = (
-        name for name in shapes.keys() | others.keys() if shapes.get(name) != others.get(name)
-    )
-    return min(differing, default=None)
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor by name."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def check_equal_shapes(
-    stored: Mapping[str, tuple[int, ...]], net: nn.Module, weights: Path
+    stored: Mapping[str, tuple[int, ...]], net: nn.Module, holder: str | Path
 ) -> None:
-    """Raise ValueError with the first weight of a file whose shape is not that of the network."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if (name := first_difference(stored, shapes)) is not None:
-        sizes = f"{stored.get(name, 'missing')}, and {shapes.get(name, 'nothing')} in {type(net).__name__}"
-        problem = f"corrupt, or of another network ({name[:80]} is {sizes})"
-        raise ValueError(f"{weights}: {problem}. Use its network, or save the model again.")
+    """Raise ValueError with the first stored weight whose shape is not that of the network."""
+    expected = shapes(net.state_dict())
+    names = stored.keys() | expected.keys()
+    differing = (name for name in names if stored.get(name) != expected.get(name))
+    if (name := min(differing, default=None)) is not None:
+        ours = f"{expected.get(name, 'nothing')} in {type(net).__name__}"
+        sizes = f"{name[:80]} is {stored.get(name, 'missing')}, and {ours}"
+        problem = f"corrupt, or of another network ({sizes})"
+        raise ValueError(f"{holder}: {problem}. Use its network, or save the model again.")
 
 
 def load_weights(net: nn.Module, weights: Path) -> None:
@@ -138,6 +134,16 @@ def load_weights(net: nn.Module, weights: Path) -> None:
     if any(weight.is_meta for weight in net.parameters()):
         net.to_empty(device="cpu")
     net.load_state_dict(read_tensor_file(weights))
+
+
+def read_json(file: Path) -> dict[str, Json]:
+    """Return the entries of a JSON file of others. Raise ValueError if it is missing or corrupt."""
+    try:
+        return dict(json.loads(file.read_bytes()))
+    except FileNotFoundError:
+        raise ValueError(f"{file} is missing. Name a directory that has it.") from None
+    except (ValueError, TypeError, RecursionError, OSError) as error:
+        raise ValueError(f"{file}: corrupt ({first_line(error)}). Download it again.") from None
 
 
 Entries = Mapping[str, Any]
@@ -157,32 +163,24 @@ class Origin(TypedDict, total=False):
     auto_map: dict[str, str]
 
 
-KINDS = {
-    "task": dict,
-    "name": str,
-    "training": dict,
-    "data_sha256": dict,
-    "made_with": dict,
-    "imported": dict,
-}  # the entries other than format, model and method
+# The entries other than format, model and method, and their types
+KINDS: dict[str, type] = dict.fromkeys(
+    ("task", "training", "data_sha256", "made_with", "imported"), dict
+)
+KINDS["name"] = str
 
 
-def check_about(about: Mapping[str, Json], file: Path) -> None:
+def check_about(about: Mapping[str, Any], file: Path) -> None:
     """Raise ValueError if an entry of config.json has another type than training writes."""
-    for name, kind in KINDS.items():
-        if name in about and not isinstance(about[name], kind):
-            raise ValueError(
-                f"{file}: corrupt ({name} is a {type(about[name]).__name__}, must be a {kind.__name__}). "
-                "Save the model again"
-            )
+    values = [(name, about[name], kind) for name, kind in KINDS.items() if name in about]
     for holder, name in (("task", "name"), ("data_sha256", "train")):
         entries = about.get(holder)
-        value = entries.get(name, "") if isinstance(entries, dict) else ""
-        if not isinstance(value, str):
-            raise ValueError(
-                f"{file}: corrupt ({holder}.{name} is a {type(value).__name__}, must be a str). "
-                "Save the model again"
-            )
+        if isinstance(entries, dict) and name in entries:
+            values.append((f"{holder}.{name}", entries[name], str))
+    for name, value, kind in values:
+        if not isinstance(value, kind):
+            problem = f"{name} is a {type(value).__name__}, must be a {kind.__name__}"
+            raise ValueError(f"{file}: corrupt ({problem}). Save the model again")
 
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
@@ -212,8 +210,6 @@ def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> 
 
 
 FINGERPRINT = 16  # positions
-
-
 CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 
 
@@ -228,18 +224,12 @@ def fingerprint(net: Transformer) -> list[float]:
     device = net.head.weight.device
     positions = torch.arange(count, device=device)[None]
     tokens = positions * (net.vocab_size // 3 + 1) % net.vocab_size
-    layout = Layout(
-        positions, torch.tensor([count // 2], device=device), torch.tensor([count], device=device)
-    )
-    logits = net(
-        net.method.input_ids(tokens, layout, net.mask_id),
-        layout.positions,
-        attention.dense_mask(net.method.attention, layout),
-    )
-    waves = (
-        torch.cos(torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4)))
-        / logits.shape[-1] ** 0.5
-    )
+    num_clean = torch.tensor([count // 2], device=device)
+    layout = Layout(positions, num_clean, torch.full_like(num_clean, count))
+    ids = net.method.input_ids(tokens, layout, net.mask_id)
+    logits = net(ids, positions, attention.dense_mask(net.method.attention, layout))
+    angles = torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))
+    waves = torch.cos(angles) / logits.shape[-1] ** 0.5
     sums = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
     if not all(map(math.isfinite, sums)):
         raise ValueError("its logits are not finite: the weights have diverged, or are corrupt")
@@ -253,11 +243,9 @@ def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float
     try:
         apart = (torch.tensor(fingerprint(net)) - torch.tensor(stored)).abs().max().item()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"{folder / 'config.json'}: corrupt (fingerprint: {error}). Import the model again."
-        ) from None
+        raise corrupt(folder / "config.json", error) from None
     if not apart < close:
+        problem = f"its logits differ by {apart:.2g} from those it was saved with"
         raise ValueError(
-            f"{folder}: its logits differ by {apart:.2g} from those it was saved with: "
-            "its weights or config were changed. Import it again."
+            f"{folder}: {problem}: its weights or config were changed. Import it again."
         )

@@ -18,6 +18,7 @@ from latent_tokens.checkpoints.files import (
     corrupt,
     find,
     load_weights,
+    read_json,
     shapes_of,
     tensors_sha256,
 )
@@ -30,11 +31,10 @@ from latent_tokens.checkpoints.layouts import (
     layout_of,
     method_of,
     named_mask,
-    read_json,
     read_native,
 )
 from latent_tokens.checkpoints.stored_methods import method_from
-from latent_tokens.checks import check_int, first_line
+from latent_tokens.checks import check_choice, check_int, first_line
 from latent_tokens.network.hf import (
     FAMILIES,
     Adapter,
@@ -49,12 +49,10 @@ if TYPE_CHECKING:
 
 
 TRANSFORMERS = "transformers"  # the network of config.json
-
-
+FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
+PUBLISHED = {layout.model_type for layout in LAYOUTS}
+# Entries of config.json that are not of a config of transformers
 OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches")
-"""Entries of config.json that are not of a config of transformers."""
-
-
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
@@ -185,34 +183,22 @@ def untrained_model(entry: Entries) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     config = entry["config"]
-    if config["model_type"] not in FAMILIES:
-        raise ValueError(
-            f"model_type={str(config['model_type'])[:80]}: not a model that is tested."
-        )
-    reader = (
-        AutoModelForMaskedLM if entry["class"].endswith("ForMaskedLM") else AutoModelForCausalLM
-    )
+    check_choice("model_type", config["model_type"], FAMILIES)
+    is_masked = entry["class"].endswith("ForMaskedLM")
+    reader = AutoModelForMaskedLM if is_masked else AutoModelForCausalLM
     with torch.random.fork_rng():
         model = reader.from_config(AutoConfig.for_model(**config))  # type: ignore[no-untyped-call]
         return cast("PreTrainedModel", model)
 
 
 def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
-    """Raise ValueError unless the weights of a file are those of an entry. No weight is allocated."""
+    """Raise ValueError or TypeError unless the weights of a file are those of an entry, unallocated."""
     stored = shapes_of(weights)
-    if entry["config"].get("num_hidden_layers", 0) > len(stored):
-        raise ValueError(
-            f"{folder / 'config.json'}: corrupt, it has more layers than {weights} has weights."
-        )
+    if (num_layers := entry["config"].get("num_hidden_layers", 0)) > len(stored):
+        raise TypeError(f"{num_layers} layers of {len(stored)} weights")
     with torch.device("meta"):
         net = build_hf_run(entry, folder)
     check_equal_shapes(stored, net, weights)
-
-
-FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
-
-
-PUBLISHED = {layout.model_type for layout in LAYOUTS}
 
 
 def from_transformers(
@@ -232,8 +218,7 @@ def from_transformers(
         mask_token: MASK, as an id or as the text of a token in tokenizer.json. "new" adds a row to
             the embeddings. None: that of a published masked diffusion model.
         readout: that of `HuggingFaceDenoiser`. A shifted one has no MASK, so `mask_token` is "new".
-            None:
-            that of the published model, else "in_place".
+            None: that of the published model, else "in_place".
 
     Raises:
         ValueError: transformers is not installed, the directory is missing, incomplete or not
@@ -247,38 +232,27 @@ def from_transformers(
     check_installed(folder_or_name)
     folder = find(folder_or_name, partial(fetch, files=FILES))
     config, layout = published_layout(folder)
-    if mask_token is None and "format" in config:  # its method and MASK are in config.json
-        raise written_here(folder)
     if layout is None or readout == "shifted" or (layout.only_with_mask and mask_token is not None):
         if mask_token is None:
-            raise ValueError(
-                f"{folder}: is not a published masked diffusion model, and names no MASK. "
-                "Set mask_token to the id or text of a token, or to 'new'."
-            )
+            problem = "is not a published masked diffusion model, and names no MASK"
+            fix = "Set mask_token to the id or text of a token, or to 'new'"
+            if "format" in config:
+                problem = "was written by latent_tokens"
+                fix = f"Open it with load({str(folder)!r})"
+            raise ValueError(f"{folder}: {problem}. {fix}.")
         mask_id = None if mask_token == "new" else mask_id_of(folder, mask_token)
         return HuggingFaceDenoiser(read_model(folder), mask_id, readout or "in_place").eval()
     return published_network(folder, config, layout, mask_token, readout)
 
 
-def is_language_model(folder: Path) -> bool:
-    """Return whether config.json of a directory is of a published layout, or of a family of transformers."""
-    kind = kind_of(entries_of(folder))
-    return kind in FAMILIES or kind in PUBLISHED
-
-
-def kind_of(config: Mapping[str, Json]) -> str:
-    """Return `model_type` of a config.json."""
-    return str(config.get("model_type")).lower()
-
-
 def published_layout(folder: Path) -> tuple[dict[str, Json], PublishedLayout | None]:
     """Return config.json of a directory, and its layout if that is a published one.
 
-    Raises:
-        ValueError: config.json is missing or corrupt.
+    A directory of this package has none: its method and MASK are in config.json.
     """
     config = read_json(folder / "config.json")
-    return config, layout_of(config, names_mask=named_mask(folder, config) is not None)
+    names_mask = named_mask(folder, config) is not None
+    return config, None if "format" in config else layout_of(config, names_mask)
 
 
 def published_network(
@@ -327,16 +301,15 @@ def check_installed(name: str | Path) -> None:
         ) from None
 
 
-def written_here(folder: Path) -> ValueError:
-    """Return the error for a directory of this package, which has its own reader."""
-    return ValueError(
-        f"{folder}: was written by latent_tokens. Open it with load({str(folder)!r})."
-    )
+def is_language_model(folder: Path) -> bool:
+    """Return whether config.json of a directory is of a published layout, or of a family of transformers."""
+    return kind_of(entries_of(folder)) in PUBLISHED | {*FAMILIES}
 
 
 def is_of_transformers(folder: Path) -> bool:
     """Return whether a directory was written by transformers, and not by this package."""
-    return "model_type" in entries_of(folder) and not is_ours(folder)
+    entries = entries_of(folder)
+    return "model_type" in entries and "format" not in entries
 
 
 def is_ours(folder: Path) -> bool:
@@ -352,6 +325,11 @@ def entries_of(folder: Path) -> dict[str, Json]:
         return {}
 
 
+def kind_of(config: Mapping[str, Json]) -> str:
+    """Return `model_type` of a config.json."""
+    return str(config.get("model_type")).lower()
+
+
 def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:
     """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token.
 
@@ -359,38 +337,19 @@ def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") ->
     """
     if isinstance(mask_token, int):
         return mask_token
-    added = added_token_id(folder, mask_token)
-    if added is not None:
-        return added
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"
-    if not file.is_file():
-        raise ValueError(
-            f"{name}={mask_token}: {file} is missing. Use the id of the token, or {name}='new'."
-        )
+    mask_id = added_token_id(folder, mask_token)
     try:
-        mask_id: int | None = Tokenizer.from_file(str(file)).token_to_id(mask_token)
+        if mask_id is None:
+            mask_id = Tokenizer.from_file(str(file)).token_to_id(mask_token)
+        problem = f"not a token of {file}"
     except Exception as error:  # the type that tokenizers raises
-        raise ValueError(f"{file}: corrupt ({first_line(error)}). Copy it again.") from None
+        problem = f"{file} cannot be read ({first_line(error)})"
     if mask_id is None:
-        raise ValueError(
-            f"{name}={mask_token}: not a token of {file}. Use a reserved one, or {name}='new'."
-        )
+        raise ValueError(f"{name}={mask_token}: {problem}. Use the id of a token, or {name}='new'.")
     return mask_id
-
-
-def check_is_native(folder: Path) -> None:
-    """Raise ValueError if a directory is of a published layout with code of its own, or of this package."""
-    config = read_json(folder / "config.json")
-    kind = kind_of(config)
-    if kind in PUBLISHED and kind not in FAMILIES:
-        problem = "is a published masked diffusion model, which has code of its own"
-        raise ValueError(
-            f"{folder}: {problem}. Convert it (latent-tokens import {folder} DIR), and use DIR."
-        )
-    if "format" in config and kind not in FAMILIES:
-        raise written_here(folder)
 
 
 def read_model(folder: Path) -> PreTrainedModel:
@@ -401,7 +360,13 @@ def read_model(folder: Path) -> PreTrainedModel:
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
-    check_is_native(folder)
+    # Code of the directory is never run, so its class must be one of transformers.
+    kind = kind_of(read_json(folder / "config.json"))
+    if kind not in FAMILIES and (kind in PUBLISHED or is_ours(folder)):
+        fix = f"Open it with load({str(folder)!r})"
+        if kind in PUBLISHED:
+            fix = f"Convert it (latent-tokens import {folder} DIR), and use DIR"
+        raise ValueError(f"{folder}: is not a model of transformers. {fix}.")
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         names: Sequence[str] = config.architectures or ()

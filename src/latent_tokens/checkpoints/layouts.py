@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from latent_tokens.checkpoints.files import read_tensor_file
+from latent_tokens.checkpoints.files import check_equal_shapes, read_json, read_tensor_file, shapes
 from latent_tokens.checkpoints.hub import TOKENIZER_FILES, check_links
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.method import METHODS, Method
@@ -22,7 +21,7 @@ from latent_tokens.storage import Json, json_bytes
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-
+Readout = Literal["in_place", "left"]
 # Entries of config.json that tell which code and files a model has. They do not describe the
 # network.
 ABOUT_CODE = (
@@ -36,22 +35,10 @@ ABOUT_CODE = (
     "attn_implementation",
     "_attn_implementation",
 )
-
-
 CONFIG = "tokenizer_config.json"
-
-
-def read_json(file: Path) -> dict[str, Json]:
-    """Return the entries of a JSON file. Raise ValueError if it is missing or corrupt."""
-    if not file.is_file():
-        raise ValueError(f"{file}: not found. Name a directory that transformers wrote.")
-    try:
-        entries = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: corrupt ({first_line(error)}). Download it again.") from None
-    if not isinstance(entries, dict):
-        raise ValueError(f"{file}: corrupt (it is not an object). Download it again.")
-    return entries
+FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+# Constants that old versions stored
+BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
 
 
 def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict[str, Json]:
@@ -60,21 +47,14 @@ def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict
     Raises:
         ValueError: an entry is missing, or has a value that the native class does not support.
     """
-    for name, allowed in layout.required.items():
-        if name in config and config[name] not in allowed:
-            raise ValueError(
-                f"config.json: {name}={config[name]!s:.80} is not supported by {layout.native[0]}. "
-                f"It must be {' or '.join(map(str, allowed))}."
-            )
-    if config.get("quantization_config") is not None:
-        quantization = str(config["quantization_config"])[:80]
-        raise ValueError(
-            f"config.json: quantization_config={quantization} is not supported. Use weights in bf16 or fp32."
-        )
+    for name, allowed in {"quantization_config": (None,), **layout.required}.items():
+        if config.get(name, allowed[0]) not in allowed:
+            problem = f"{name}={config[name]!s:.80} is not supported by {layout.native[0]}"
+            raise ValueError(f"{problem}, must be {' or '.join(map(str, allowed))}")
     entries = {name: value for name, value in config.items() if value is not None}
     for names in (*layout.needed, *(layout.settings or {}).values()):
-        if not any(name in entries for name in names):
-            raise ValueError(f"config.json: {names[0]} is missing. Download it again.")
+        if entries.keys().isdisjoint(names):
+            raise ValueError(f"{names[0]} is missing")
     if layout.settings is None:
         return {name: value for name, value in config.items() if name not in ABOUT_CODE}
     return {
@@ -91,10 +71,8 @@ def method_of(layout: PublishedLayout, config: Mapping[str, Json], readout: Read
     if name == "block-mdm":
         size = config.get("block_size")
         if not is_whole(size, 1):
-            raise ValueError(
-                f"config.json: block_size={size} is not a number of positions per block. "
-                "Add the one that the model was trained with."
-            )
+            fix = "Set it to the number of positions per block in training"
+            raise ValueError(f"config.json: block_size={size}. {fix}.")
         name = f"block-mdm-{size}"
     return replace(METHODS[name], readout=readout)
 
@@ -142,13 +120,6 @@ def copied_tokenizer(folder: Path) -> dict[str, bytes]:
     return files
 
 
-FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-# Constants that old versions stored
-BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
-
-
 def read_native(
     folder: Path, layout: PublishedLayout, config: Mapping[str, Json], dtype: torch.dtype | None
 ) -> PreTrainedModel:
@@ -163,53 +134,46 @@ def read_native(
     Raises:
         ValueError: a file is missing or corrupt, or its weights are not those of the native class.
     """
-    stored = read_weights(folder)
-    try:
-        skeleton = skeleton_of(layout, native_settings(layout, config), len(stored))
-        complete = with_tied(renamed(stored, layout, skeleton), skeleton)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
+    weights = {
+        layout.native_name(name): tensor
+        for name, tensor in read_weights(folder).items()
+        if not BUFFER.search(name)
+    }
+    skeleton = skeleton_of(folder, layout, config, len(weights))
+    weights |= tied_weights(folder, weights, skeleton)
+    check_equal_shapes(shapes(weights), skeleton, folder)
     model: PreTrainedModel = type(skeleton).from_pretrained(
         None,
         config=skeleton.config,
-        state_dict=complete,
-        dtype=dtype or common_dtype(complete.values()),
+        state_dict=weights,
+        dtype=dtype or common_dtype(weights.values()),
     )
     model.tie_weights()  # transformers 5.3 leaves weights apart if the file has both names
     return model
 
 
 def skeleton_of(
-    layout: PublishedLayout, settings: Mapping[str, Json], num_weights: int
+    folder: Path, layout: PublishedLayout, config: Mapping[str, Json], num_weights: int
 ) -> PreTrainedModel:
     """Return the model of a native class without values, so that nothing is allocated before a check.
 
-    Args:
-        layout: the layout.
-        settings: the settings of the native class.
-        num_weights: the number of weights in the files. There cannot be more layers.
-
-    Raises:
-        ValueError: the class does not have these settings, or there are more layers.
+    There cannot be more layers than weights. Raise ValueError if there are, or if the class does not
+    have these settings.
     """
     import transformers
 
     class_name, family = layout.native
     native: type[PreTrainedModel] = getattr(transformers, class_name)
     try:
+        settings = native_settings(layout, config)
         native_config = transformers.AutoConfig.for_model(family, **settings)
-        num_layers = int(native_config.num_hidden_layers)
-        if num_layers <= num_weights:
-            with torch.device("meta"):
-                return native(native_config)
+        if native_config.num_hidden_layers > num_weights:
+            raise ValueError(f"{num_weights} weights of {native_config.num_hidden_layers} layers")
+        with torch.device("meta"):
+            return native(native_config)
     except Exception as error:  # of values that others wrote: anything
-        problem = f"not those of {class_name} ({first_line(error)})"
-        raise ValueError(
-            f"config.json: corrupt, its settings are {problem}. Download it again."
-        ) from None
-    raise ValueError(
-        f"incomplete, {num_weights} weights of {num_layers} layers. Download it again."
-    )
+        problem = f"not that of a {class_name} ({first_line(error)})"
+        raise ValueError(f"{folder / 'config.json'}: {problem}. Download it again.") from None
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -222,94 +186,37 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     if (folder / INDEX).is_file():
         shard_of = read_json(folder / INDEX).get("weight_map")
         shards = set(map(str, shard_of.values())) if isinstance(shard_of, dict) else set()
-        if not shards or any(Path(name).name != name for name in shards):
-            raise ValueError(
-                f"{folder / INDEX}: corrupt (its weight_map has no shards). Download it again."
-            )
     weights = dict[str, Tensor]()
     for name in sorted(shards):
-        if not (folder / name).is_file():
-            raise ValueError(f"{folder / name}: is missing. Download it again.")
-        weights |= read_tensor_file(folder / name)
+        weights |= read_tensor_file(folder / Path(name).name)
     return weights
 
 
-def renamed(
-    weights: Mapping[str, Tensor], layout: PublishedLayout, skeleton: PreTrainedModel
+def tied_weights(
+    folder: Path, weights: Mapping[str, Tensor], skeleton: PreTrainedModel
 ) -> dict[str, Tensor]:
-    """Return the weights by the names of the native class, without buffers that it computes.
+    """Return every name of each tied weight, of which a file may have one only.
 
-    Args:
-        weights: the weights by the names of the files.
-        layout: their layout.
-        skeleton: the model without values.
-
-    Raises:
-        ValueError: a weight is unknown, occurs twice, or is not of floating point.
-    """
-    known = {name for name, _ in skeleton.named_parameters(remove_duplicate=False)}
-    class_name = type(skeleton).__name__
-    native = dict[str, Tensor]()
-    for name, tensor in sorted(weights.items()):
-        if BUFFER.search(name):
-            continue
-        native_name = name
-        for pattern, replacement in layout.weights:
-            native_name = re.sub(pattern, replacement, native_name)
-        if native_name not in known:
-            raise ValueError(
-                f"{name:.80} is not a weight of {class_name}. Use a checkpoint of this layout."
-            )
-        if native_name in native:
-            raise ValueError(
-                f"{name} and another are the same weight of {class_name}. Remove one of them."
-            )
-        if not tensor.is_floating_point():
-            raise ValueError(f"{name} has the type {tensor.dtype}. Use weights in bf16 or fp32.")
-        native[native_name] = tensor
-    return native
-
-
-def with_tied(weights: Mapping[str, Tensor], skeleton: PreTrainedModel) -> dict[str, Tensor]:
-    """Return the weights with every name of a tied weight, of which a file may have one only.
-
-    Args:
-        weights: the weights by native name.
-        skeleton: the model without values.
-
-    Raises:
-        ValueError: a weight is missing, has another shape, or differs from the one that it is tied
-            to.
+    Raise ValueError if they differ in the file.
     """
     names_of: dict[nn.Parameter, list[str]] = {}  # several names of one parameter are tied
     for name, parameter in skeleton.named_parameters(remove_duplicate=False):
         names_of.setdefault(parameter, []).append(name)
-    complete = dict[str, Tensor]()
-    for parameter, names in names_of.items():
+    tied = dict[str, Tensor]()
+    for names in names_of.values():
         stored = [name for name in names if name in weights]
-        if not stored:
-            missing = f"{names[0]} of {type(skeleton).__name__} is missing"
-            raise ValueError(f"incomplete, {missing}. Download it again.")
-        for name in stored:
-            shape, expected = tuple(weights[name].shape), tuple(parameter.shape)
-            if shape != expected:
-                raise ValueError(
-                    f"{name} is {shape}, and {expected} by config.json. Download it again."
-                )
+        tied |= {name: weights[stored[0]] for name in names if stored}
+        for name in stored[1:]:
             if not torch.equal(weights[name], weights[stored[0]]):
                 problem = f"{name} differs from {stored[0]}, and config.json ties them"
-                raise ValueError(f"{problem}. Set tie_word_embeddings to false.")
-        complete |= dict.fromkeys(names, weights[stored[0]])
-    return complete
+                raise ValueError(f"{folder}: {problem}. Set tie_word_embeddings to false.")
+    return tied
 
 
 def common_dtype(tensors: Iterable[Tensor]) -> torch.dtype:
     """Return the precision of all tensors, or float32 if they have several."""
     dtypes = {tensor.dtype for tensor in tensors}
     return dtypes.pop() if len(dtypes) == 1 else torch.float32
-
-
-Readout = Literal["in_place", "left"]
 
 
 # What LLaDA may be configured to, and LlamaForCausalLM is.
@@ -330,8 +237,6 @@ AS_LLAMA: Mapping[str, tuple[Json, ...]] = {
     "multi_query_attention": (False, None),
     "scale_logits": (False,),
 }
-
-
 LLADA_SETTINGS = {
     "vocab_size": ("embedding_size", "vocab_size"),
     "hidden_size": ("d_model",),
@@ -346,11 +251,7 @@ LLADA_SETTINGS = {
     "eos_token_id": ("eos_token_id",),
     "pad_token_id": ("pad_token_id",),
 }
-
-
 LLADA_BLOCK = r"^model\.transformer\.blocks\.(\d+)\."
-
-
 LLADA_WEIGHTS = (
     (r"^model\.transformer\.wte\.", "model.embed_tokens."),
     (LLADA_BLOCK + r"attn_norm\.", r"model.layers.\1.input_layernorm."),
@@ -363,15 +264,9 @@ LLADA_WEIGHTS = (
     (r"^model\.transformer\.ln_f\.", "model.norm."),
     (r"^model\.transformer\.ff_out\.", "lm_head."),
 )
-
-
 # DiffuGPT is saved as GPT-2, or inside the module that its authors train.
 DIFFUGPT_WEIGHTS = ((r"^denoise_model\.", "transformer."), (r"^embed_tokens\.", "transformer.wte."))
-
-
 ONE_WINDOW: Mapping[str, tuple[Json, ...]] = {"use_sliding_window": (False, None)}
-
-
 QWEN_NEEDED = (("rms_norm_eps",), ("rope_theta", "rope_parameters"))
 
 
@@ -410,22 +305,18 @@ class PublishedLayout:
     settings: Mapping[str, tuple[str, ...]] | None = None
     weights: tuple[tuple[str, str], ...] = ()
 
+    def native_name(self, name: str) -> str:
+        """Return the name of a weight in the native class."""
+        for pattern, replacement in self.weights:
+            name = re.sub(pattern, replacement, name)
+        return name
+
 
 LLAMA = ("LlamaForCausalLM", "llama")
-
-
 QWEN2 = ("Qwen2ForCausalLM", "qwen2")
-
-
 QWEN3 = ("Qwen3ForCausalLM", "qwen3")
-
-
 GPT2 = ("GPT2LMHeadModel", "gpt2")
-
-
 MODERNBERT = ("ModernBertForMaskedLM", "modernbert")
-
-
 LAYOUTS = (
     PublishedLayout(
         "LLaDA",

@@ -7,7 +7,6 @@ installed.
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +16,11 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
-from latent_tokens.checkpoints.files import first_difference
-from latent_tokens.checks import first_line
+from latent_tokens.checkpoints.files import check_equal_shapes, read_json, read_tensor_file, shapes
+from latent_tokens.checks import Registry, check_int, first_line
 from latent_tokens.core.method import METHODS
 from latent_tokens.network.transformer import ROTARY_BASE, Transformer
 from latent_tokens.sizes import LONGEST, Size
@@ -71,10 +68,10 @@ def import_checkpoint(
     if source.is_dir() and weights == "raw":
         fix = "Leave it out, or name the .ckpt."
         raise ValueError(f"weights=raw: {source} is a directory, which has EMA weights only. {fix}")
+    checkpoint = (
+        read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
+    )
     try:
-        checkpoint = (
-            read_folder(source) if source.is_dir() else read_lightning(source, weights or "ema")
-        )
         name = method or method_of(checkpoint.settings)
         net = folded(checkpoint)
     except (ValueError, RuntimeError) as error:
@@ -120,7 +117,7 @@ def read_torch(file: Path) -> Any:
         # torch hides the cause behind advice to load without weights_only.
         cause = error.__context__ if isinstance(error.__context__, Exception) else error
         problem = f"corrupt, or not written by torch.save ({first_line(cause)})"
-        raise ValueError(f"{problem}. Download it again.") from None
+        raise ValueError(f"{file}: {problem}. Download it again.") from None
 
 
 def read_lightning(source: Path, kind: Kind) -> Checkpoint:
@@ -128,69 +125,38 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     content = read_torch(source)
     entries = content if isinstance(content, dict) else {}
     state = entries.get("state_dict")
-    if not isinstance(state, dict) or not all(
-        isinstance(tensor, Tensor) for tensor in state.values()
-    ):
+    if not isinstance(state, dict):
         fix = "Name a Lightning checkpoint, or its directory."
-        raise ValueError(f"{source.name} has no state_dict of tensors. {fix}")
-    weights, left_out = backbone_of(state, needs_prefix=True)
+        raise ValueError(f"{source}: has no state_dict of tensors. {fix}")
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    weights, left_out = backbone_of(tensors)
     if kind == "ema":
         average = entries.get("ema")
         shadow = average.get("shadow_params") if isinstance(average, dict) else None
         names = [name for name in weights if name != BUFFER]
         averages = [tensor for tensor in shadow or () if isinstance(tensor, Tensor)]
         if len(averages) != len(names):
-            number = len(averages) or "no"
-            raise ValueError(
-                f"has {number} EMA weights for {len(names)} weights. Use --weights raw."
-            )
+            problem = f"has {len(averages) or 'no'} EMA weights for {len(names)} weights"
+            raise ValueError(f"{source}: {problem}. Use --weights raw.")
         weights |= dict(zip(names, averages, strict=True))
     return Checkpoint(weights, settings_of(entries.get("hyper_parameters")), kind, left_out)
 
 
 def read_folder(source: Path) -> Checkpoint:
-    """Read a directory of EMA weights, as the authors export them. Raise ValueError if it is incomplete."""
-    name = "config.json"
-    try:
-        settings = settings_of(json.loads((source / name).read_bytes()))
-        name = "model.safetensors"
-        weights, left_out = backbone_of(load_file(source / name), needs_prefix=False)
-    except FileNotFoundError:
-        files = "A directory must have config.json and model.safetensors."
-        raise ValueError(f"{name} is missing. {files}") from None
-    except (
-        OSError,
-        SafetensorError,
-        UnicodeDecodeError,
-        json.JSONDecodeError,
-        RecursionError,
-    ) as error:
-        raise ValueError(f"{name} is corrupt ({first_line(error)}). Download it again.") from None
+    """Read a directory of EMA weights, as the authors export them."""
+    settings = settings_of(read_json(source / "config.json"))
+    weights, left_out = backbone_of(read_tensor_file(source / "model.safetensors"))
     return Checkpoint(weights, settings, "ema", left_out)
 
 
-def backbone_of(
-    weights: Mapping[str, Tensor], *, needs_prefix: bool
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Return (the backbone's weights by name, the names of all others). A directory may omit the prefix.
-
-    Raise ValueError if there are none, or one occurs twice.
-    """
+def backbone_of(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return (the backbone's weights by name, the names of all others). All may omit the prefix."""
     names = {
         name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights
     }
-    prefixed = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
-    kept = prefixed if prefixed or needs_prefix else list(names)
+    kept = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
+    kept = kept or list(names)
     backbone = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
-    if not backbone:
-        raise ValueError(
-            f"no weights are named {PREFIX}*, but like {next(iter(names), 'nothing')[:80]}"
-        )
-    if len(backbone) != len(kept):
-        twice = next(name for name in kept if list(names.values()).count(names[name]) > 1)
-        raise ValueError(
-            f"has a weight twice, {twice[:80]} and with another prefix. Save it again."
-        )
     return backbone, tuple(name for name in names if name not in set(kept))
 
 
@@ -226,33 +192,16 @@ def method_of(settings: Mapping[str, Any]) -> str:
     """Return the method of the settings. Raise ValueError if they name none, or an unknown one."""
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
-        if str(attention) not in BY_ATTENTION:
-            choices = (
-                f"one of {', '.join(BY_ATTENTION)}. Or name it with --method mdm, scdm or esolm."
-            )
-            raise ValueError(f"diffusion_attn_mode={str(attention)[:80]}: must be {choices}")
-        return BY_ATTENTION[str(attention)]
+        return Registry("diffusion_attn_mode", BY_ATTENTION)[str(attention)[:80]]
     for key in ("name", "model_type", "parameterization", "architectures"):
         value = settings.get(key)
         for name in value if isinstance(value, list) else [value]:
-            known = (
-                re.sub(r"[-_ ]", "", str(name).lower())
-                .removesuffix("config")
-                .removesuffix("formaskedlm")
-            )
+            letters = re.sub(r"[-_ ]", "", str(name).lower())
+            known = letters.removesuffix("config").removesuffix("formaskedlm")
             if known in BY_NAME:
                 return BY_NAME[known]
     fix = "To import it, name it with --method mdm, scdm or esolm."
     raise ValueError(f"its settings do not name its attention. {fix}")
-
-
-def number_of(settings: Mapping[str, Any], names: Sequence[str], most: int) -> int:
-    """Return the first setting that is set. Raise ValueError if it is not a whole number from 1 to `most`."""
-    value = next((settings[name] for name in names if settings.get(name) is not None), None)
-    if not isinstance(value, int) or not 1 <= value <= most:
-        name = f"{' or '.join(names)}={str(value)[:40]}"
-        raise ValueError(f"{name} in its settings: must be a whole number from 1 to {most:,}")
-    return value
 
 
 def folded(checkpoint: Checkpoint) -> Transformer:
@@ -264,95 +213,47 @@ def folded(checkpoint: Checkpoint) -> Transformer:
     """
     # Its settings: nothing may depend on the noise level, and MASK is the last token.
     settings = checkpoint.settings
-    for name in ("time_conditioning", "causal_attention"):
-        if settings.get(name):
-            raise ValueError(
-                f"{name}={settings[name]}: is not an Eso-LM or MDLM diffusion model that folds"
-            )
     weights = dict(checkpoint.weights)
-    frequencies = weights.pop(BUFFER, None)
+    try:
+        rows, width = weights["vocab_embed.embedding"].shape
+        heads = settings["n_heads"]
+        length = settings.get("model_length") or settings["length"]
+    except KeyError as error:
+        raise ValueError(f"has no {error}: is not an Eso-LM or MDLM diffusion model") from None
     layers = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
-    embedding, inner = (
-        weights.get(name) for name in ("vocab_embed.embedding", "sigma_map.mlp.0.weight")
-    )
-    if embedding is None or inner is None or embedding.dim() != 2 or inner.dim() != 2:
-        raise ValueError(
-            "has no vocab_embed and sigma_map: is not an Eso-LM or MDLM diffusion model"
-        )
-    (rows, width), (cond, waves) = embedding.shape, inner.shape
-    size = Size(width, number_of(settings, ("n_heads",), width), layers)
-    length = number_of(settings, ("model_length", "length"), LONGEST)
-    for name, value in (("mask_index", rows - 1), ("n_blocks", layers)):
-        if settings.get(name) not in (None, value):
-            raise ValueError(
-                f"{name}={settings[name]} in its settings: must be {value}, by its weights"
-            )
-
-    # Its weights: their names and shapes, and the rotary embedding.
-    expected = shapes(rows, width, layers, cond, waves)
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    if (wrong := first_difference(found, expected)) is not None:
-        problem = f"is {found.get(wrong, 'missing')}, must be {expected.get(wrong, 'left out')}"
-        raise ValueError(f"{PREFIX}{wrong[:80]} {problem}")
-    half = width // size.heads // 2
+    size = Size(width, heads, layers)
+    check_int("length", length, 1, LONGEST)
+    expected = {
+        "time_conditioning": (False, None),
+        "causal_attention": (False, None),
+        "mask_index": (rows - 1, None),
+        "n_blocks": (layers, None),
+    }
+    for name, allowed in expected.items():
+        if settings.get(name) not in allowed:
+            problem = f"{name}={settings[name]} in its settings: must be {allowed[0]}"
+            raise ValueError(f"{problem}. It is not an Eso-LM or MDLM diffusion model that folds.")
+    frequencies = weights.pop(BUFFER, None)
+    half = width // heads // 2
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
-    if frequencies is not None and not same_numbers(frequencies, ours):
-        raise ValueError(
-            f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}, and no other is supported"
-        )
+    if frequencies is not None and not torch.allclose(frequencies.double(), ours, rtol=0.01):
+        problem = f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}"
+        raise ValueError(f"{problem}, and no other is supported")
 
+    # Its weights.
     with torch.device("meta"):
         net = Transformer(size, rows - 1, length, positions="rotary", gelu="tanh")
-    folded_weights = {name: tensor.float() for name, tensor in folding(weights, size)}
+    try:
+        folded_weights = {name: tensor.float() for name, tensor in folding(weights, size)}
+    except KeyError as error:
+        raise ValueError(f"{PREFIX}{error.args[0]} is missing. Download it again.") from None
+    check_equal_shapes(shapes(folded_weights | weights), net, "its weights")
     for name, tensor in folded_weights.items():
         if not torch.isfinite(tensor).all():
-            problem = (
-                "is not finite: training diverged, the file is corrupt, or it is too large to fold"
-            )
-            raise ValueError(f"{name} {problem}. Use another checkpoint.")
+            problem = "training diverged, the file is corrupt, or it is too large to fold"
+            raise ValueError(f"{name} is not finite: {problem}. Use another checkpoint.")
     net.load_state_dict(folded_weights, assign=True)
     return net.requires_grad_(True)
-
-
-def same_numbers(numbers: Tensor, expected: Tensor) -> bool:
-    """Return whether two vectors are equal, to the precision of the type of the first."""
-    if numbers.shape != expected.shape or not numbers.is_floating_point():
-        return False
-    tolerance = max(1e-3, 2 * torch.finfo(numbers.dtype).eps)
-    return torch.allclose(numbers.double(), expected, rtol=tolerance, atol=0)
-
-
-def shapes(rows: int, width: int, layers: int, cond: int, waves: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the weights of the published network by name."""
-    block = {
-        "norm1.weight": (width,),
-        "attn_qkv.weight": (3 * width, width),
-        "attn_out.weight": (width, width),
-        "norm2.weight": (width,),
-        "mlp.0.weight": (4 * width, width),
-        "mlp.0.bias": (4 * width,),
-        "mlp.2.weight": (width, 4 * width),
-        "mlp.2.bias": (width,),
-        "adaLN_modulation.weight": (6 * width, cond),
-        "adaLN_modulation.bias": (6 * width,),
-    }
-    return {
-        "vocab_embed.embedding": (rows, width),
-        "sigma_map.mlp.0.weight": (cond, waves),
-        "sigma_map.mlp.0.bias": (cond,),
-        "sigma_map.mlp.2.weight": (cond, cond),
-        "sigma_map.mlp.2.bias": (cond,),
-        **{
-            f"blocks.{number}.{name}": shape
-            for number in range(layers)
-            for name, shape in block.items()
-        },
-        "output_layer.norm_final.weight": (width,),
-        "output_layer.linear.weight": (rows, width),
-        "output_layer.linear.bias": (rows,),
-        "output_layer.adaLN_modulation.weight": (2 * width, cond),
-        "output_layer.adaLN_modulation.bias": (2 * width,),
-    }
 
 
 def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:

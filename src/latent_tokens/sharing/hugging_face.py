@@ -21,10 +21,9 @@ from transformers import (
 from transformers.modeling_outputs import MaskedLMOutput
 
 from latent_tokens.checkpoints.directory import build, check_can_build, check_is_ours
-from latent_tokens.checkpoints.files import check_fingerprint, find, read_tensor_file
+from latent_tokens.checkpoints.files import check_fingerprint, find, read_json, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import is_hf_run
-from latent_tokens.checkpoints.layouts import read_json
 from latent_tokens.configs import NumCandidates, NumLatents, SamplingConfig
 from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token

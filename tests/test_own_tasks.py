@@ -178,7 +178,7 @@ def test_task_without_validation_examples_is_refused(tmp_path):
             return Examples.padded([[0, 0]] * count, 0, self.length)
 
     config = TrainConfig("one", "scdm", tmp_path / "run", size="pico", steps=1)
-    with pytest.raises(ValueError, match=r"task=One: has no .* examples. Widen the task"):
+    with pytest.raises(ValueError, match=r"task=One: has too few examples .* Widen the task"):
         fit(config, task=One())
 
 

@@ -30,6 +30,7 @@ from latent_tokens.tasks import (
 from latent_tokens.tasks.text.task import with_first_given
 from latent_tokens.tasks.text.tokenizer import FILE
 
+TRAINED: tuple[Split, ...] = ("train", "validation")
 CHECKED_AT_ONCE = 10_000  # examples
 
 
@@ -56,28 +57,23 @@ def training_data(
     check_instance(task)
     if config.data is None:
         return task, generate_examples(config, task)
-    stored_task, splits = load_data(config.data, ("train", "validation"), task)
+    stored_task, splits = load_data(config.data, TRAINED, task)
+    problem = None
     if stored_task.name != task.name:
-        raise ValueError(f"data={config.data}: contains {stored_task.name}, not {task.name}")
-    if is_object:
-        check_same_settings(config.data, task, stored_task)
-    for split in ("train", "validation"):
-        if split not in splits or not len(splits[split].tokens):
-            problem = f"has no {split} examples, and training takes both splits"
-            raise ValueError(f"data={config.data}: {problem}. Make a data set that has them.")
+        problem = f"contains {stored_task.name}, not {task.name}"
+    elif not all(split in splits and len(splits[split].tokens) for split in TRAINED):
+        problem = "lacks train or validation examples. Make a data set that has them."
+    elif is_object:
+        stored: dict[str, Json] = json.loads(json_bytes(description(stored_task)))
+        differing = differing_settings(task, stored)
+        differing.pop("tokenizer", None)  # the name of a file, whose hash is a setting, too
+        for setting, (value, other) in differing.items():
+            problem = f"has {setting}={other}, and the task {setting}={value}. Use one of both."
+    if problem is not None:
+        raise ValueError(f"data={config.data}: {problem}")
     if isinstance(stored_task, Text) and method.readout == "left":
         splits = {split: with_first_given(examples) for split, examples in splits.items()}
     return stored_task, splits
-
-
-def check_same_settings(folder: Path, task: Language, stored: Language) -> None:
-    """Raise ValueError with the first setting of a task that its data set has another value of."""
-    found: dict[str, Json] = json.loads(json_bytes(description(stored)))
-    for setting, (value, other) in differing_settings(task, found).items():
-        if setting != "tokenizer":  # the name of a file, whose hash is a setting, too
-            problem = f"has {setting}={other}, and the task {setting}={value}"
-            fix = "Use a task of the same settings, or make a data set of this one."
-            raise ValueError(f"data={folder}: {problem}. {fix}")
 
 
 def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:
@@ -96,11 +92,9 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
         CONSOLE.print(
             f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False
         )
-    for split in counts:
-        if not builder.counts.get(split):
-            raise ValueError(
-                f"task={task.name}: has no {split} examples. Widen the task, or use another seed."
-            )
+    if not all(builder.counts.get(split) for split in counts):
+        problem = "has too few examples for both splits. Widen the task, or use another seed."
+        raise ValueError(f"task={task.name}: {problem}")
     return builder.examples()
 
 
@@ -134,16 +128,10 @@ def check_examples(
     answers, no answer may have another.
     """
     answer_tokens = getattr(task, "answer_tokens", None)
-    if config.noise == "all" and answer_tokens is not None:
-        raise ValueError(
-            f"noise=all is not supported by {task.name}: it masks the prompt, and the network of this task "
-            "predicts the tokens of answers only. Use noise=answer."
-        )
-    if config.noise == "all" and method.readout == "left":
-        raise ValueError(
-            f"noise=all is not supported by {config.method}: position 0 would be masked, and readout=left "
-            "reads no prediction for it. Use noise=answer."
-        )
+    if config.noise == "all" and (answer_tokens is not None or method.readout == "left"):
+        holder = task.name if answer_tokens is not None else config.method
+        problem = "it masks positions that are never predicted"
+        raise ValueError(f"noise=all is not supported by {holder}: {problem}. Use noise=answer.")
     for split, examples in splits.items():
         for number, part in enumerate(chunks_of(examples, CHECKED_AT_ONCE)):
             inside = np.arange(part.known.shape[1]) < part.lengths[:, None]
@@ -153,13 +141,11 @@ def check_examples(
                 fix = "Leave out examples whose every position is given."
                 raise ValueError(f"{split} example {example}: has nothing to predict. {fix}")
             method.check_known(torch.from_numpy(np.array(part.known)))
-            if answer_tokens is not None:
-                is_other = inside & ~part.known & ~np.isin(part.tokens, answer_tokens)
-                if is_other.any():
-                    problem = f"answer_tokens of {task.name} lacks token {part.tokens[is_other][0]}"
-                    raise ValueError(f"{problem}, which an answer of split {split} has. Add it.")
-    world_size = processes.world_size()
-    if config.batch_size < world_size:
-        raise ValueError(
-            f"batch_size={config.batch_size}: must be at least the world size, {world_size}"
-        )
+            others = part.tokens[inside & ~part.known]
+            if answer_tokens is not None and not np.isin(others, answer_tokens).all():
+                token = others[~np.isin(others, answer_tokens)][0]
+                problem = f"answer_tokens of {task.name} lacks token {token}"
+                raise ValueError(f"{problem}, which an answer of split {split} has. Add it.")
+    if config.batch_size < (least := processes.world_size()):
+        problem = f"must be at least the world size, {least}"
+        raise ValueError(f"batch_size={config.batch_size}: {problem}")

@@ -55,6 +55,7 @@ RESTORE_HINT = "Start the same run in another directory, and copy its config.jso
 CHECKED_AT_ONCE = 10_000  # examples
 OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 """Settings that only a model of transformers has."""
+FOR_TRANSFORMERS = "is for a model of transformers. Name one with start=FOLDER."
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
 """Settings of the network that a run builds. A given network has its own."""
 
@@ -71,21 +72,16 @@ def full_tensor(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return this rank's shard of a complete tensor, sharded as `like` is. Nothing is sent."""
-    if not isinstance(like, DTensor):
-        return tensor
-    return distribute_tensor(
-        tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None
-    )
-
-
 def shard_all(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return this rank's shard of each complete tensor, sharded as the tensor of its name in `like` is."""
-    return {
-        name: shard_like(tensor, like[name]) if name in like else tensor
-        for name, tensor in tensors.items()
-    }
+    """Return this rank's shard of each complete tensor, sharded as that of its name in `like`."""
+    shards = dict(tensors)
+    for name in tensors.keys() & like.keys():
+        model = like[name]
+        if isinstance(model, DTensor):  # nothing is sent: every rank has the complete tensor
+            complete = tensors[name].to(model.device)
+            placement = (model.device_mesh, model.placements)
+            shards[name] = distribute_tensor(complete, *placement, src_data_rank=None)
+    return shards
 
 
 @contextmanager
@@ -139,16 +135,11 @@ def build_network(
     if given is not None:
         return config, given_network(given, config, task, method, is_resumed=resumed is not None)
     try:
-        is_hf = config.start is not None and (
-            is_hf_run(resumed)
-            if resumed is not None
-            else starts_from_transformers(start_folder(config))
-        )
-        if is_hf:
+        if config.start is not None and (
+            is_hf_run(resumed) if resumed is not None else is_hf_folder(start_folder(config))
+        ):
             return config, hf_network(config, task, method, resumed)
-        check_unset(
-            config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER."
-        )
+        check_unset(config, OF_ADAPTATION, FOR_TRANSFORMERS)
         if config.start is None:
             return config, untrained(config, task, method)
         source = started_from(config.start, task) if resumed is None else build(resumed)
@@ -209,7 +200,7 @@ def start_folder(config: TrainConfig) -> Path:
     return find(str(config.start), partial(fetch, files=FILES))
 
 
-def starts_from_transformers(folder: Path) -> bool:
+def is_hf_folder(folder: Path) -> bool:
     """Return whether a directory has a model of transformers, or one that was adapted from it."""
     return is_of_transformers(folder) or is_hf_run(read_description(folder, "config.json", "model"))
 
@@ -218,10 +209,8 @@ def hf_network(
     config: TrainConfig, task: Language, method: Method, resumed: Entries | None
 ) -> HuggingFaceDenoiser:
     """Return the network of a run that starts from a model of transformers, as `build_network`."""
-    shape = ("size", "positions", "gelu", "dropout", "compile")
-    check_unset(
-        config, shape, f"is not for {config.start}, which has its own network. Leave it out."
-    )
+    problem = f"is not for {config.start}, which has its own network. Leave it out."
+    check_unset(config, (*OF_TRANSFORMER, "compile"), problem)
     if resumed is None:
         folder = start_folder(config)
         check_tokenizer(str(config.start), folder, task)
@@ -254,12 +243,12 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
         net = HuggingFaceDenoiser(model, typed_mask(config, folder, model, method), method.readout)
     else:
         check_unset(config, ("mask",), f"{config.start} has its own MASK. Leave mask out.")
+        net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         entry = read_description(folder, "config.json", "model")["model"]
-        is_in_parts = "adapter" in entry or "freeze_embeddings" in entry
-        if is_in_parts or (config.lora is not None and "config" in entry):
+        is_run = config.lora is not None and "config" in entry
+        if net.adapter is not None or net.has_frozen_embeddings or is_run:
             fix = f"Export it (latent-tokens export {config.start} DIR), and use start=DIR"
             raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
-        net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
         # An autoregressive model has no MASK
         if net.readout == "shifted" and method.readout != "shifted":
@@ -279,9 +268,8 @@ def typed_mask(
     if config.mask in (None, "new"):
         return None
     if method.readout == "shifted":
-        raise ValueError(
-            f"mask={config.mask}: {config.method} has the BOS token for MASK. Leave mask out."
-        )
+        problem = f"{config.method} has the BOS token for MASK"
+        raise ValueError(f"mask={config.mask}: {problem}. Leave mask out.")
     mask_id = mask_id_of(folder, config.mask, "mask")
     check_mask_id(model, mask_id, "mask", "Use the id of a reserved one, or mask=new.")
     return mask_id
@@ -289,13 +277,11 @@ def typed_mask(
 
 def check_mask_unused(net: nn.Module, examples: Examples) -> None:
     """Raise ValueError if MASK of a model of transformers is a token of the examples."""
-    if not isinstance(net, HuggingFaceDenoiser):
-        return
-    for part in chunks_of(examples, CHECKED_AT_ONCE):
-        if (part.tokens == net.mask_id).any():
-            raise ValueError(
-                f"mask={net.mask_id}: is a token of the data set. Use a reserved one, or mask=new."
-            )
+    if isinstance(net, HuggingFaceDenoiser) and any(
+        (part.tokens == net.mask_id).any() for part in chunks_of(examples, CHECKED_AT_ONCE)
+    ):
+        fix = "Use a reserved one, or mask=new"
+        raise ValueError(f"mask={net.mask_id}: is a token of the data set. {fix}.")
 
 
 def given_network(
@@ -314,20 +300,19 @@ def given_network(
         ValueError: it cannot be trained, or is not of the task.
     """
     inner = unwrap(net)
-    check_trainable(net, inner, config)
+    problem = untrainable(net, inner, config)
+    if isinstance(inner, HuggingFaceDenoiser):
+        if inner.readout == "shifted" and method.readout != "shifted":
+            needs = f"it has no MASK, and {name_of(method)} needs one"
+            problem = f"with readout=shifted {needs}. Use readout={method.readout}."
+    elif problem is None:
+        check_unset(config, OF_ADAPTATION, FOR_TRANSFORMERS)
+    if problem is not None:
+        raise ValueError(f"net={type(inner).__name__}: {problem}")
     assert isinstance(inner, nn.Module)
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     if isinstance(inner, HuggingFaceDenoiser):
-        if inner.readout == "shifted" and method.readout != "shifted":
-            problem = f"with readout=shifted it has no MASK, and {name_of(method)} needs one"
-            raise ValueError(
-                f"net={type(inner).__name__}: {problem}. Use readout={method.readout}."
-            )
         prepare(inner, config)
-    else:
-        check_unset(
-            config, OF_ADAPTATION, "is for a model of transformers. Name one with start=FOLDER."
-        )
     if config.start is not None and not is_resumed:
         from_pretrained(find(config.start), net=inner)
     if not isinstance(inner, Transformer):
@@ -336,42 +321,42 @@ def given_network(
     return inner
 
 
-def check_trainable(
+def untrainable(
     net: Denoiser | nn.Module, inner: Denoiser | nn.Module, config: TrainConfig
-) -> None:
-    """Raise ValueError if `fit` cannot train a network with these settings."""
-    name = type(inner).__name__
+) -> str | None:
+    """Return why `fit` cannot train a network with these settings, or None."""
     if not isinstance(inner, nn.Module):
-        raise ValueError(f"net={name}: has no weights to train. Make it a torch.nn.Module.")
-    if isinstance(net, HOLD_MODULE):
-        raise ValueError(
-            f"net={type(net).__name__}: training adds DDP and EMA weights. Use net.module."
-        )
-    if config.out is None:
-        raise ValueError("out=None with net: the run directory has no default name. Use out=DIR.")
-    if config.compile and not isinstance(inner, Transformer):
-        raise ValueError(
-            f"compile=True with net={name}: has no blocks of ours. Use net=torch.compile(net)."
-        )
-    if config.parallel == "fsdp" and inner is not net:
-        raise ValueError(
-            f"parallel=fsdp with net={type(net).__name__}: shards no wrapper. Use parallel=ddp."
-        )
-    if config.lora is not None:
-        problem = "an adapter is stored with the directory of its base"
-        raise ValueError(f"lora={config.lora} with net: {problem}. Use start=FOLDER.")
-    for setting in (*OF_TRANSFORMER, "mask"):
-        value = getattr(config, setting)
-        if value not in (None, 0, DEFAULT_SHAPE.get(setting)):
-            raise ValueError(
-                f"{setting}={value} with net: the net has its own. Leave {setting} out."
-            )
-    if not trainable_parameters(inner):
-        raise ValueError(f"net={name}: no parameter requires a gradient")
-    for weight_name, weight in inner.named_parameters():
-        if weight.requires_grad and weight.dtype != torch.float32:
-            problem = f"{weight_name} is {weight.dtype}, in which small updates are lost"
-            raise ValueError(f"net={name}: {problem}. Use net.float() and precision=bf16.")
+        return "has no weights to train. Make it a torch.nn.Module."
+    for name in (*OF_TRANSFORMER, "mask"):
+        value = getattr(config, name)
+        if value not in (None, 0, DEFAULT_SHAPE.get(name)):
+            return f"{name}={value} is for a network that is built. Leave {name} out."
+    weights = dict(inner.named_parameters())
+    trained = {name: weight.dtype for name, weight in weights.items() if weight.requires_grad}
+    other = next((name for name, dtype in trained.items() if dtype != torch.float32), None)
+    problems = (
+        (isinstance(net, HOLD_MODULE), "training adds DDP and EMA weights. Use net.module."),
+        (config.out is None, "out=None has no default name for it. Use out=DIR."),
+        (
+            config.compile and not isinstance(inner, Transformer),
+            "compile=True is for a Transformer. Use net=torch.compile(net).",
+        ),
+        (
+            config.parallel == "fsdp" and inner is not net,
+            "parallel=fsdp shards no wrapper. Use parallel=ddp.",
+        ),
+        (
+            config.lora is not None,
+            f"lora={config.lora} needs the directory of its base. Use start=FOLDER.",
+        ),
+        (not trained, "no parameter requires a gradient"),
+        (
+            other is not None,
+            f"{other} is not float32, so small updates are lost. "
+            "Use net.float() and precision=bf16.",
+        ),
+    )
+    return next((problem for is_wrong, problem in problems if is_wrong), None)
 
 
 def initial_sha256(net: nn.Module) -> str:

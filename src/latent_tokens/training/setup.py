@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -70,23 +70,20 @@ def setup(
 ) -> Run:
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
+    device = accelerator.device
     ignored = () if given is None else OF_TRANSFORMER
-    method = load_method(config.method) if method is None else method
-    check_anneal(config.anneal, method.attention)
-    method = replace(
-        method, weight=config.weight or method.weight, targets=config.targets or method.targets
-    )
 
     # Check the config, and the run that it resumes.
+    method = method_of(config, method)
     wanted = named(config.task) if task is None else task
     config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
     requested = config.precision
-    config = resume_config(config, started, accelerator.device, ignored)
+    config = resume_config(config, started, device, ignored)
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, task, splits)
-    print_precision(config.precision, requested, started is not None, accelerator.device)
+    print_precision(config.precision, requested, started is not None, device)
 
     # Build the network, and write or compare its description.
     has_checkpoint = bool(saved_states(folder))
@@ -96,34 +93,35 @@ def setup(
     contents = describe_run(config, task, net, splits, ignored)
     if needs_checkpoint:
         contents["start"] = describe_start(config, net)
-    files = {folder / name: content for name, content in files_of(task).items()}
+    files = task.files() if isinstance(task, Text) else {}
+    task_files = {folder / name: content for name, content in files.items()}
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
     if started is not None:
         check_started(folder, started, contents)
     elif processes.is_main():
-        write_start(folder, contents, files)
+        write_start(folder, contents, task_files)
 
     # Load the latest checkpoint. No file of a later step is removed until all ranks have read
     # theirs.
-    ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
+    ema, optimizer = ema_and_optimizer(net, config, device)
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
-        restore_directory(folder, state, config.keep, files)
+        restore_directory(folder, state, config.keep, task_files)
 
     # Move everything to the device, and share the network between the ranks.
     model: Any = net if given is None else given
     if config.parallel != "fsdp":
         model, optimizer = accelerator.prepare(model, optimizer)
-    place_ema(ema, net, accelerator.device)
+    place_ema(ema, net, device)
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
         start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
-    pad = getattr(task, "pad", None)
     run = Run(
-        config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged, pad
-    )
+        config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
+        pad=getattr(task, "pad", None),
+    )  # fmt: skip
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
     if started is not None:
@@ -162,11 +160,6 @@ def check_same_step(folder: Path, state: State) -> None:
         raise ValueError(f"{folder}: ranks read checkpoints of different steps. {fix}")
 
 
-def files_of(task: Language) -> dict[str, bytes]:
-    """Return the files of a task, by name, that a run directory needs."""
-    return task.files() if isinstance(task, Text) else {}
-
-
 def read_started(config: TrainConfig) -> dict[str, Any] | None:
     """Return the config.json of the run to resume, or None to start one.
 
@@ -202,18 +195,14 @@ def resume_config(
     Raises:
         ValueError: a setting differs from that of the run to resume.
     """
-    stored = {} if started is None else started.get("training")
-    is_corrupt = not isinstance(stored, dict) or stored.get("precision") not in get_args(
-        PrecisionSetting
-    )
-    if started is not None and is_corrupt:
-        raise ValueError(f"{config.folder / 'config.json'}: corrupt. {RESTORE_HINT}")
-    assert stored is not None
-    if config.precision == "auto":
-        chosen = resolve_precision("auto", device) if started is None else stored["precision"]
-        config = replace(config, precision=processes.all_gather_object(chosen)[0])
     if started is None:
-        return config
+        chosen = resolve_precision(config.precision, device)
+        return replace(config, precision=processes.all_gather_object(chosen)[0])
+    stored = started.get("training")
+    if not isinstance(stored, dict) or stored.get("precision") not in ("fp32", "bf16"):
+        raise ValueError(f"{config.folder / 'config.json'}: corrupt. {RESTORE_HINT}")
+    if config.precision == "auto":
+        config = replace(config, precision=stored["precision"])
 
     # Settings that the run has from the model that it started from.
     if config.start is not None:
@@ -221,15 +210,13 @@ def resume_config(
         config = replace(config, **cast(Any, shape))
 
     # All others are equal, but for those that may change.
-    values = settings(config, ignored)
+    values = {"start": None, **LATER_DEFAULTS, **settings(config, ignored)}
     if config.resume == "extend":
         if config.steps < stored["steps"]:
             problem = f"{config.folder} has {stored['steps']}, and resume=extend adds steps"
-            raise ValueError(
-                f"steps={config.steps}: {problem}. Use steps={stored['steps']} or more."
-            )
+            fix = f"Use steps={stored['steps']} or more"
+            raise ValueError(f"steps={config.steps}: {problem}. {fix}.")
         del values["steps"]
-    values = {"start": None, **LATER_DEFAULTS, **values}
     if config.lora is not None and config.start is not None:
         del values["start"]  # the base of an adapter may have moved: its weights are compared
     check_same(config.folder, stored, values)
@@ -257,9 +244,7 @@ def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, An
         for name, value in asdict(config).items()
         if name not in (*MAY_CHANGE_ON_RESUME, *ignored)
     }
-    return {
-        name: value for name, value in values.items() if name not in usual or value != usual[name]
-    }
+    return {name: value for name, value in values.items() if usual.get(name, ...) != value}
 
 
 def describe_run(

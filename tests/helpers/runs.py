@@ -1,0 +1,61 @@
+"""Small training runs, how they are interrupted, and what is compared of them."""
+
+import json
+
+from latent_tokens import TrainConfig
+from latent_tokens.training.checkpoint import saved_states
+
+TINY = {
+    "size": "pico",
+    "steps": 12,
+    "batch_size": 8,
+    "num_train": 50,
+    "num_validation": 16,
+    "evaluate_every": 5,
+    "save_every": 3,
+    "warmup": 4,
+    "precision": "fp32",
+}
+
+
+def tiny_run(out, method="scdm", task="sudoku-4", **changes):
+    """Return the config of a run that takes a second."""
+    return TrainConfig(task, method, out, **{**TINY, **changes})
+
+
+def stop_at(step, stage="done"):
+    """Return an observer that interrupts a run at a stage of a step."""
+
+    def observe(*reported):
+        if reported == (stage, step):
+            raise KeyboardInterrupt
+
+    return observe
+
+
+def rows(run):
+    """Return the rows of the metrics."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def timeless(run):
+    """Return the rows of the metrics without times."""
+    times = ("tokens_per_second", "seconds")
+    return [{name: value for name, value in row.items() if name not in times} for row in rows(run)]
+
+
+def description(run):
+    """Return the entries of config.json."""
+    return json.loads((run / "config.json").read_text())
+
+
+def checkpoints(run):
+    """Return the names of the checkpoints, which have the hashes of their bytes."""
+    return [path.name for path in saved_states(run)]
+
+
+def flip(path, place):
+    """Flip one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from helpers.runs import tiny_run
 from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, bundled_names
 from latent_tokens.sharing.card import card, write_card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS
-from test_training import tiny_run
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers.runs import tiny_run
 from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS
 from latent_tokens.configs import DemoConfig, TrainConfig
 from latent_tokens.evaluation.evaluate import evaluate_in_parallel
-from test_training import tiny_run
 
 ROOT = Path(__file__).parents[1]
 CLOCK = ("seconds", "samples_per_second", "made_with")

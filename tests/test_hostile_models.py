@@ -7,12 +7,12 @@ import shutil
 import pytest
 import yaml
 
+from helpers.runs import tiny_run
 from latent_tokens import DataConfig, fit, from_pretrained, make_data
 from latent_tokens.checkpoints.hub import check_links
 from latent_tokens.cli import main
 from latent_tokens.sharing.card import card
 from latent_tokens.sharing.hub import RESULTS
-from test_training import tiny_run
 
 
 @pytest.fixture(scope="module")

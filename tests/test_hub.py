@@ -11,6 +11,7 @@ import yaml
 
 from helpers.hub import Cut, Stalled, serving
 from helpers.refusals import refused
+from helpers.runs import tiny_run
 from latent_tokens import (
     METHODS,
     DataConfig,
@@ -28,7 +29,6 @@ from latent_tokens.sharing.card import CARD
 from latent_tokens.sharing.hub import MODULE, RESULTS, save_pretrained
 from latent_tokens.storage import append_line, read_description
 from latent_tokens.tasks import TASKS, described
-from test_training import tiny_run
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from helpers.runs import rows, tiny_run
 from latent_tokens.cli import main
 from latent_tokens.training.loop import fit
 from latent_tokens.training.run import LOCK, LockedError, locked
-from test_training import rows, tiny_run
 
 HOLD = """
 import sys, time

@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.documentation import ROOT
+from helpers.runs import rows, tiny_run
 from latent_tokens import SIZES, TASKS, Size, Transformer, fit
 from latent_tokens.network import memory
 from latent_tokens.network.memory import decoding_rows, training_row_bytes, training_rows
-from test_training import rows, tiny_run
 
 NET = Transformer(Size(32, 2, 3), 7, 64)
 ROWS = {

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 
 from helpers.hostile import OFFSETS
 from helpers.refusals import refused
+from helpers.runs import tiny_run
 from latent_tokens import METHODS, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.paper.run import check_together
 from latent_tokens.training.loop import fit
-from test_training import tiny_run
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from helpers.hostile import OFFSETS, changed
 from helpers.published_network import Published, lightning
+from helpers.runs import tiny_run
 from helpers.valid_files import files, puzzle_files, save_model, written
 from latent_tokens import TASKS, Transformer, cli, fit, load_data
 from latent_tokens.storage import read_lines
@@ -35,7 +36,6 @@ from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
 from latent_tokens.training.checkpoint import discard_after, load_state
 from latent_tokens.training.step import ema_update
-from test_training import tiny_run
 
 SECONDS = 20  # after which an input counts as a hang
 SENTENCE = "The latent cells of row {} are open; the known ones, in box 3, are not.\n\n"

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers.runs import checkpoints, description, stop_at, tiny_run
 from helpers.tiny_models import tiny_model
 from latent_tokens import (
     METHODS,
     DataConfig,
     HuggingFaceDenoiser,
-    TrainConfig,
     fit,
     from_pretrained,
     from_transformers,
@@ -30,7 +30,6 @@ from latent_tokens.network.hf import FAMILIES, Adapter, add_lora, merged
 from latent_tokens.sharing.text_model import open_model
 from latent_tokens.storage import append_line
 from latent_tokens.tasks.text.tokenizer import learn_bpe
-from latent_tokens.training.checkpoint import saved_states
 from latent_tokens.training.step import ema_update, place_ema
 
 BYTES = 257  # tokens, the last ends a document
@@ -76,25 +75,9 @@ def whole(data, bases, tmp_path_factory):
 
 
 def config_of(out, data, start, method="esolm", **changes):
-    settings = {
-        "steps": 6,
-        "batch_size": 4,
-        "evaluate_every": 3,
-        "save_every": 2,
-        "warmup": 1,
-        "lr": 1e-2,
-        "precision": "fp32",
-    }
-    return TrainConfig("text", method, out, data=data, start=start, **{**settings, **changes})
-
-
-def description(run):
-    return json.loads((run / "config.json").read_text())
-
-
-def interrupt(stage, step):
-    if (stage, step) == ("done", 3):
-        raise KeyboardInterrupt
+    settings = {"size": None, "num_train": None, "num_validation": 1_000, "warmup": 1, "lr": 1e-2}
+    settings |= {"steps": 6, "batch_size": 4, "evaluate_every": 3, "save_every": 2}
+    return tiny_run(out, method, "text", data=data, start=start, **{**settings, **changes})
 
 
 def logits_of(net):
@@ -123,11 +106,9 @@ def test_run_opens_without_the_directory_it_started_from(whole, family):
 def test_run_of_a_transformers_model_resumes_bit_equal(whole, data, bases, tmp_path, family):
     config = config_of(tmp_path / "cut", data, bases / family)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=interrupt)
+        fit(config, observe=stop_at(3))
     resumed = fit(replace(config, resume="yes"))
-    assert [path.name for path in saved_states(resumed)] == [
-        path.name for path in saved_states(whole[family])
-    ]
+    assert checkpoints(resumed) == checkpoints(whole[family])
 
 
 @pytest.mark.slow
@@ -314,18 +295,16 @@ def test_lora_trains_the_adapter_and_the_mask_row_alone(adapted, bases, family):
 def test_lora_run_resumes_bit_equal(adapted, data, bases, tmp_path, family):
     config = lora_config(tmp_path / "cut", data, bases / family, gradient_checkpointing=True)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=interrupt)
+        fit(config, observe=stop_at(3))
     resumed = fit(replace(config, resume="yes", gradient_checkpointing=False))
-    assert [path.name for path in saved_states(resumed)] == [
-        path.name for path in saved_states(adapted[family])
-    ]
+    assert checkpoints(resumed) == checkpoints(adapted[family])
 
 
 def test_lora_run_resumes_with_its_base_in_another_place(adapted, data, bases, tmp_path):
     base = shutil.copytree(bases / "llama", tmp_path / "base")
     config = lora_config(tmp_path / "cut", data, base)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=interrupt)
+        fit(config, observe=stop_at(3))
     moved = base.rename(tmp_path / "moved")
     with pytest.raises(ValueError, match=r"adapts .*base.*not found.*or start=DIR to resume it"):
         fit(replace(config, resume="yes"))
@@ -435,7 +414,7 @@ def test_adapter_of_every_family_starts_as_its_base(family):
 def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
     config = config_of(tmp_path / "run", data, bases / "gpt2", freeze_embeddings=True, ema=0)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=interrupt)
+        fit(config, observe=stop_at(3))
     net = from_pretrained(fit(replace(config, resume="yes")))
     base = from_transformers(bases / "gpt2", "new")
     frozen = base.model.transformer.wte.weight
@@ -500,7 +479,7 @@ def test_text_is_learned_with_the_readout_left(data, bases, tmp_path, capsys):
     run = fit(config_of(tmp_path / "whole", data, bases / "llama", "mdm-left"))
     cut = config_of(tmp_path / "cut", data, bases / "llama", "mdm-left")
     with pytest.raises(KeyboardInterrupt):
-        fit(cut, observe=interrupt)
+        fit(cut, observe=stop_at(3))
     weights, resumed = (
         load_file(each / "model.safetensors") for each in (run, fit(replace(cut, resume="yes")))
     )

@@ -1,7 +1,7 @@
 """`fit` trains a network of the user's own as it trains a Transformer."""
 
-import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -10,12 +10,12 @@ from torch import nn
 
 from helpers.own_network import Tied
 from helpers.refusals import refused
+from helpers.runs import checkpoints, description, stop_at, tiny_run
 from latent_tokens import (
     TASKS,
     Decoding,
     EvalConfig,
     Size,
-    TrainConfig,
     Transformer,
     as_tensors,
     evaluate,
@@ -29,18 +29,7 @@ from latent_tokens.training.checkpoint import saved_states
 TASK = TASKS["sudoku-4"]
 
 
-def config_of(out, **changes):
-    settings = {
-        "steps": 12,
-        "batch_size": 8,
-        "num_train": 50,
-        "num_validation": 16,
-        "evaluate_every": 5,
-        "save_every": 3,
-        "warmup": 4,
-        "precision": "fp32",
-    }
-    return TrainConfig("sudoku-4", "scdm", out, **{**settings, **changes})
+config_of = partial(tiny_run, size=None)
 
 
 def tied(seed=0, **settings):
@@ -60,14 +49,9 @@ def test_own_network_is_trained_stored_and_loaded(whole):
     assert all(torch.equal(tensor, stored[name]) for name, tensor in net.state_dict().items())
     assert tensors_sha256(net.state_dict()) != tensors_sha256(tied().state_dict())
     assert (net.vocab_size, net.max_length, net.mask_id, net.training) == (4, 16, 4, False)
-    about = json.loads((whole / "config.json").read_text())
-    assert about["model"] == {
-        "network": "own",
-        "class": "Tied",
-        "vocab_size": 4,
-        "max_length": 16,
-        "mask_id": 4,
-    }
+    about = description(whole)
+    numbers = {"vocab_size": 4, "max_length": 16, "mask_id": 4}
+    assert about["model"] == {"network": "own", "class": "Tied", **numbers}
     assert about["start"] == {"weights_sha256": tensors_sha256(tied().state_dict())}
     assert {"size", "positions", "gelu", "dropout"}.isdisjoint(about["training"])
 
@@ -82,31 +66,22 @@ def test_own_network_is_trained_stored_and_loaded(whole):
 def test_own_network_resumes_with_equal_weights(whole, tmp_path):
     """Also with other initial weights, after its first checkpoint."""
     config = config_of(tmp_path / "cut")
-
-    def interrupt(stage, step):
-        if (stage, step) == ("done", 7):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        fit(config, net=tied(), observe=interrupt)
+        fit(config, net=tied(), observe=stop_at(7))
     resumed = fit(replace(config, resume="yes"), net=tied(seed=1))
-    assert [path.name for path in saved_states(resumed)] == [path.name for path in saved_states(whole)]
+    assert checkpoints(resumed) == checkpoints(whole)
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
 
 
 def test_own_network_resumes_from_its_initial_weights(tmp_path):
     config = config_of(tmp_path / "cut", steps=2)
-
-    def interrupt(stage, step):
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        fit(config, net=tied(), observe=interrupt)
+        fit(config, net=tied(), observe=stop_at(0, "begun"))
     (first,) = saved_states(config.folder)
     stored = load_file(first)
     assert torch.equal(stored["net.embedding.weight"], tied().embedding.weight)
     first.unlink()
-    with pytest.raises(ValueError, match=r"weights_sha256=.* was started with"):
+    with refused("weights_sha256="):
         fit(replace(config, resume="yes"), net=tied(seed=1))
     fit(replace(config, resume="yes"), net=tied())
 
@@ -198,10 +173,6 @@ def test_compiled_network_is_trained_under_its_own_names(tmp_path):
 
 def test_own_network_starts_from_the_weights_of_a_run(whole, tmp_path):
     config = config_of(tmp_path / "run", steps=2, start=whole)
-    assert initial_weights(fit(config, net=tied(seed=1))) == tensors_sha256(
+    assert description(fit(config, net=tied(seed=1)))["start"]["weights_sha256"] == tensors_sha256(
         load_file(whole / "model.safetensors")
     )
-
-
-def initial_weights(run):
-    return json.loads((run / "config.json").read_text())["start"]["weights_sha256"]

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -10,30 +11,15 @@ import pytest
 import torch
 from accelerate import tracking as accelerate_tracking
 
-from latent_tokens import TrainConfig, fit
+from helpers import runs
+from helpers.refusals import refused
+from latent_tokens import fit
 from latent_tokens.cli import main
 
 torch.set_num_threads(1)
 
 
-def tiny_run(out, **changes):
-    settings = {"size": "pico", "steps": 6, "batch_size": 4, "num_train": 8, "num_validation": 8}
-    settings |= {"evaluate_every": 3, "save_every": 3, "precision": "fp32"}
-    return TrainConfig("sudoku-4", "scdm", out, **{**settings, **changes})
-
-
-def metrics(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def stop_before(step):
-    """Return an observer that interrupts training before a step is taken."""
-
-    def observe(stage, taken):
-        if (stage, taken) == ("training", step):
-            raise KeyboardInterrupt
-
-    return observe
+tiny_run = partial(runs.tiny_run, steps=6, evaluate_every=3)
 
 
 class FakeRun:
@@ -73,7 +59,7 @@ def wandb(monkeypatch):
 def test_tracker_resumes_a_run_under_its_name_and_id(wandb, tmp_path):
     config = tiny_run(tmp_path / "four", track="wandb")
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=stop_before(step=4))
+        fit(config, observe=runs.stop_at(4, "training"))
     fit(replace(config, resume="yes"))
     first, second = wandb.runs
     assert first.settings == second.settings
@@ -82,31 +68,27 @@ def test_tracker_resumes_a_run_under_its_name_and_id(wandb, tmp_path):
     assert first.settings["resume"] == "allow"
     assert second.finished
     logged = [{"step": step, **values} for run in wandb.runs for step, values in run.logged]
-    assert logged == metrics(tmp_path / "four")
+    assert logged == runs.rows(tmp_path / "four")
     fit(tiny_run(tmp_path / "other" / "four", track="wandb"))
     assert wandb.runs[-1].settings["id"] != first.settings["id"]
 
 
 def test_evaluate_logs_results_to_the_tracker_of_the_run(wandb, tmp_path, capsys):
     run = fit(tiny_run(tmp_path / "four", track="wandb"))
-    assert (
-        main(["evaluate", str(run), "--num-samples", "2", "--latents", "0", "all", "--json", "--track"]) == 0
-    )
+    command = ["evaluate", str(run), "--num-samples", "2", "--latents", "0", "all", "--json", "--track"]
+    assert main(command) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     trained, evaluated = wandb.runs
     assert evaluated.settings == trained.settings
     assert evaluated.finished
     names = ("valid", "relative_cost", "ci_low", "ci_high")
-    assert evaluated.logged == [
-        (
-            None,
-            {
-                f"evaluate/top_prob-k8-n{row['latents']}/{name}": value
-                for name, value in zip(names, (row["valid"], row["relative_cost"], *row["ci95"]), strict=True)
-            },
-        )
-        for row in rows
-    ]
+    expected = []
+    for row in rows:
+        values = (row["valid"], row["relative_cost"], *row["ci95"])
+        cell = f"evaluate/top_prob-k8-n{row['latents']}"
+        named = {f"{cell}/{name}": value for name, value in zip(names, values, strict=True)}
+        expected.append((None, named))
+    assert evaluated.logged == expected
 
 
 def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
@@ -115,20 +97,20 @@ def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
 
     config = tiny_run(tmp_path / "run", track="tensorboard", evaluate_every=2)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=stop_before(step=5))
+        fit(config, observe=runs.stop_at(5, "training"))
     run = fit(replace(config, resume="yes"))
     assert main(["evaluate", str(run), "--num-samples", "2", "--json", "--track"]) == 0
     row = json.loads(capsys.readouterr().out)
     events = EventAccumulator(str(run / "latent-tokens")).Reload()
     assert [event.step for event in events.Scalars("validation_loss")] == [2, 4, 6]
-    losses = [row["validation_loss"] for row in metrics(run) if "validation_loss" in row]
+    losses = [row["validation_loss"] for row in runs.rows(run) if "validation_loss" in row]
     assert [event.value for event in events.Scalars("validation_loss")] == pytest.approx(losses)
     (event,) = events.Scalars("evaluate/top_prob-k8-n0/valid")
     assert (event.step, event.value) == (6, pytest.approx(row["valid"]))
 
 
 def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
-    with pytest.raises(ValueError, match=r"track=mlflow: is not installed\. Use pip install mlflow"):
+    with refused("track=mlflow: is not installed. Use pip install mlflow"):
         fit(tiny_run(tmp_path / "other", track="mlflow"))
     assert not (tmp_path / "other").exists()
     run = fit(tiny_run(tmp_path / "run"))

@@ -102,7 +102,7 @@ def test_dotted_task_with_other_settings_is_refused(module, tmp_path, capsys):
     out = tmp_path / "four"
     assert run(capsys, "train", f"{module}:four", "scdm", *SMALL, "--out", out)[0] == 0
     code, _, error = run(capsys, "sample", out, "--task", f"{module}:Colored")
-    fix = "Name an instance with this setting, as module:name."
+    fix = "Leave it out, or name an instance with this setting, as module:name."
     assert f"has colors=3, and the model learned colors=4. {fix}" in error
     assert code == 2
     assert run(capsys, "sample", out, "--task", f"{module}:four", "--num-samples", "1")[0] == 0
@@ -120,7 +120,7 @@ def test_typed_task_with_other_padding_is_refused(tmp_path, capsys):
     task = configured("sudoku-4", {"padding": "paper"})
     config = TrainConfig("sudoku-4", "scdm", tmp_path / "run", "pico", steps=1, num_train=8, num_validation=2)
     code, _, error = run(capsys, "sample", fit(config, task=task), "--task", "sudoku-4")
-    message = "has padding=none, and the model learned padding=paper. Leave it out."
+    message = "has padding=none, and the model learned padding=paper. Leave it out"
     assert message in error
     assert code == 2
     with pytest.raises(ValueError, match=message):
@@ -133,7 +133,7 @@ def test_task_with_other_settings_than_its_data_set_is_refused(tmp_path):
     padded = configured("sudoku-4", {"padding": "paper"})
     make_data(DataConfig("sudoku-4", data, num_train=8, num_validation=2, num_test=2, padding="paper"))
     settings = {"data": data, "size": "pico", "steps": 1}
-    with pytest.raises(ValueError, match=r"has padding=paper, and the task padding=none\. Use a task of"):
+    with pytest.raises(ValueError, match=r"has padding=paper, and the task padding=none\. Use one of both"):
         train(TASKS["sudoku-4"], "scdm", out=run, **settings)
     assert not run.exists()
     for number, task in enumerate((padded, "sudoku-4")):
@@ -158,7 +158,7 @@ def test_stored_model_imports_no_code_by_itself(module, capsys, monkeypatch):
     for command in (["evaluate", "run"], ["sample", "run"], ["export", "run", "model"]):
         code, _, line = run(capsys, *command)
         assert code == 2
-        assert f"opening a model imports no code. On the command line add --method {module}:near" in line
+        assert f"opening a model imports no code. Add --method {module}:near" in line
     code, _, line = run(capsys, "page", "run")
     assert code == 2
     assert f"Add --task {module}:Pairs" in line
@@ -175,17 +175,20 @@ REFUSED = [
     (["train", "MODULE:Half", "scdm"], "is not a task. Inherit from latent_tokens.TaskBase"),
     (
         ["train", "MODULEx:Pairs", "scdm"],
-        "the module MODULEx is neither in the current directory",
+        "neither in the current directory nor installed",
     ),
     (["train", "MODULE:", "scdm"], "is not of the form module:Name"),
-    (["train", "MODULE:Pairs", "MODULE:number"], "has the type int and is not a method"),
+    (["train", "MODULE:Pairs", "MODULE:number"], "has the type int. Name a Method"),
     (
         ["train", "broken:Pairs", "scdm"],
         "(ZeroDivisionError: division by zero, in broken.py, line 1)",
     ),
-    (["train", "needy:Pairs", "scdm"], "needs no_such_package, which is not installed"),
+    (["train", "needy:Pairs", "scdm"], "No module named 'no_such_package'"),
     (["data", "MODULE:Pairs", "--clues", "3"], "MODULE:Pairs has no such setting. Leave it out"),
-    (["evaluate", "sudoku-6-scdm", "--task", "MODULE:Pairs"], "is Pairs, and the model learned sudoku-6"),
+    (
+        ["evaluate", "sudoku-6-scdm", "--task", "MODULE:Pairs"],
+        "has name=Pairs, and the model learned name=sudoku-6",
+    ),
     (["evaluate", "sudoku-6-scdm", "--method", "MODULE:short"], "the model has another method, scdm"),
 ]
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
 
@@ -150,6 +151,13 @@ def check_out(out: Path, hint: str = "", name: str = "out") -> None:
     file = next((parent for parent in out.parents if parent.is_file()), None)
     if file is not None:
         raise ValueError(f"{name}={out}: {file} is a file. Choose another directory.")
+
+
+def check_package(package: str, extra: str, name: object) -> None:
+    """Raise ValueError if a package of an extra, which `name` needs, is not installed."""
+    if find_spec(package) is None:
+        fix = f"Install it from a clone (pip install -e '.[{extra}]')"
+        raise ValueError(f"{name}: {package} is not installed. {fix}.")
 
 
 def ask_hub(

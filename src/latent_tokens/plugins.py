@@ -46,10 +46,8 @@ def load_plugin(kind: Kind, name: str) -> object:
     value: object = imported(kind, name, module_name)
     for part in attribute.split("."):
         if not hasattr(value, part):
-            hint = did_you_mean(part, vars(value))
-            raise ValueError(
-                f"{kind}={name}: {module_name} has no {attribute}{hint or '. Check its name.'}"
-            )
+            hint = did_you_mean(part, vars(value)) or ". Check its name."
+            raise ValueError(f"{kind}={name}: {module_name} has no {attribute}{hint}")
         value = getattr(value, part)
     return value
 
@@ -60,21 +58,10 @@ def imported(kind: Kind, name: str, module_name: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (
-            module_name == error.name or module_name.startswith(f"{error.name}.")
-        ):
-            places = "neither in the current directory nor installed"
-            raise ValueError(
-                f"{kind}={name}: the module {module_name} is {places}. Check its name."
-            ) from None
-        raise ValueError(
-            f"{kind}={name}: needs {error.name}, which is not installed. Install it."
-        ) from error
     except Exception as error:
         last = extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {first_line(error)}"
-        fault = f"{Path(last.filename).name}, line {last.lineno}"
-        raise ValueError(
-            f"{kind}={name}: cannot be imported ({problem}, in {fault}). Correct it."
-        ) from error
+        fault = f"in {Path(last.filename).name}, line {last.lineno}"
+        if getattr(error, "name", None) == module_name:
+            fault = "neither in the current directory nor installed"
+        raise ValueError(f"{kind}={name}: cannot be imported ({problem}, {fault}).") from error

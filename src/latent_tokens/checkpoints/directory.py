@@ -172,10 +172,8 @@ def from_pretrained(
     check_loaded(config.get("method"))
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise ValueError(
-            f"{folder}: incomplete, model.safetensors is missing. "
-            "Resume its training (resume=auto) until it has saved weights."
-        )
+        fix = "Resume its training (resume=auto) until it has saved weights."
+        raise ValueError(f"{folder}: incomplete, model.safetensors is missing. {fix}")
     if base is not None and "adapter" not in (config.get("model") or ()):
         raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
     if net is not None:
@@ -283,10 +281,8 @@ def check_fits(net: Transformer, task: Language) -> None:
     check_attributes(net)
     if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
         learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
-        raise ValueError(
-            f"{task.name} has {task.length} positions over {task.vocab_size} tokens, {learned}. "
-            f"Use a run of {task.name}."
-        )
+        sizes = f"{task.length} positions over {task.vocab_size} tokens"
+        raise ValueError(f"{task.name} has {sizes}, {learned}. Use a run of {task.name}.")
 
 
 OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
@@ -321,11 +317,10 @@ def opened(
 
 
 def check_method(name: str, typed: Method, trained: Method) -> None:
-    """Raise ValueError if the typed method, of this name, is not the one that a model was trained with."""
+    """Raise ValueError if a typed method, of this name, is not the one that a model was trained with."""
     if typed != trained:
-        raise ValueError(
-            f"method={name}: the model has another method, {name_of(trained)}. Leave it out."
-        )
+        problem = f"the model has another method, {name_of(trained)}"
+        raise ValueError(f"method={name}: {problem}. Leave it out.")
 
 
 def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
@@ -339,20 +334,19 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
         ValueError: the task cannot be made from its description, or is another one than the typed
             one.
     """
+    config = read_description(folder, "config.json", "model")
+    problem = None
     if name is not None:
         task = named(name)
         check_learned(name, task, folder)
-        if not isinstance(task, Solvable | Text):
-            raise ValueError(
-                f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase."
-            )
-        return task
-    config = read_description(folder, "config.json", "model")
-    if "imported" in config and "task" not in config:
-        raise ValueError(
-            f"{folder}: was imported without a tokenizer, so it cannot generate text. "
-            "Import it again with --tokenizer gpt2 or a directory with one."
-        )
+        if isinstance(task, Solvable | Text):
+            return task
+        problem = f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase."
+    elif "imported" in config and "task" not in config:
+        fix = "Import it again with --tokenizer gpt2 or a directory with one."
+        problem = f"{folder}: was imported without a tokenizer, so it cannot generate text. {fix}"
+    if problem is not None:
+        raise ValueError(problem)
     try:
         return described(config.get("task"), folder)
     except ValueError as error:
@@ -365,9 +359,7 @@ def learned_text(folder: Path) -> Text:
     name = learned.get("name") if isinstance(learned, dict) else None
     if name not in (None, Text.name):
         raise ValueError(f"{folder}: learned {name}, which is not text. Use a text model.")
-    task = learned_task(folder)
-    assert isinstance(task, Text)
-    return task
+    return cast(Text, learned_task(folder))
 
 
 def check_learned(name: str, task: Language, folder: Path) -> None:
@@ -382,14 +374,11 @@ def check_learned(name: str, task: Language, folder: Path) -> None:
     learned = read_description(folder, "config.json", "model").get("task")
     if not isinstance(learned, dict):
         return
+    differing = differing_settings(task, learned)
     if learned.get("name", task.name) != task.name:
-        problem = f"is {task.name}, and the model learned {learned['name']}"
-        raise ValueError(f"task={name}: {problem}. Leave it out.")
-    is_own = "module" in learned
-    for setting, (value, other) in differing_settings(task, learned).items():
-        if is_own or setting in OF_SEQUENCES:
+        differing = {"name": (task.name, learned["name"])}
+    fix = "Leave it out, or name an instance with this setting, as module:name"
+    for setting, (value, other) in differing.items():
+        if "module" in learned or setting in ("name", *OF_SEQUENCES):
             problem = f"has {setting}={value}, and the model learned {setting}={other}"
-            fix = (
-                "Name an instance with this setting, as module:name." if is_own else "Leave it out."
-            )
-            raise ValueError(f"task={name}: {problem}. {fix}")
+            raise ValueError(f"task={name}: {problem}. {fix}.")

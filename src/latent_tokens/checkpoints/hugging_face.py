@@ -34,7 +34,7 @@ from latent_tokens.checkpoints.layouts import (
     read_native,
 )
 from latent_tokens.checkpoints.stored_methods import method_from
-from latent_tokens.checks import check_choice, check_int, first_line
+from latent_tokens.checks import check_choice, check_int, check_package, first_line
 from latent_tokens.network.hf import (
     FAMILIES,
     Adapter,
@@ -106,7 +106,7 @@ def open_hf_run(
         ValueError: transformers or peft is not installed, the directory is corrupt, or the base is
             missing or another one.
     """
-    check_installed(str(folder))
+    check_package("transformers", "text", folder)
     weights = folder / "model.safetensors"
     entry = config["model"]
     try:
@@ -229,7 +229,7 @@ def from_transformers(
         net = from_transformers("Qwen/Qwen2.5-0.5B", "<|fim_pad|>")
         net = from_transformers("GSAI-ML/LLaDA-8B-Base")
     """
-    check_installed(folder_or_name)
+    check_package("transformers", "text", folder_or_name)
     folder = find(folder_or_name, partial(fetch, files=FILES))
     config, layout = published_layout(folder)
     if layout is None or readout == "shifted" or (layout.only_with_mask and mask_token is not None):
@@ -289,16 +289,6 @@ def published_network(
     net = HuggingFaceDenoiser(read_native(folder, layout, config, dtype), mask_id, readout)
     net.method = method
     return net.eval()
-
-
-def check_installed(name: str | Path) -> None:
-    """Raise ValueError, with the name of a model, if transformers is not installed."""
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            f"{name}: transformers is not installed. Install it from a clone (pip install -e '.[text]')."
-        ) from None
 
 
 def is_language_model(folder: Path) -> bool:

@@ -49,10 +49,8 @@ def load_method(name: str) -> Method:
         return METHODS[name]
     method = load_plugin("method", name)
     if not isinstance(method, Method):
-        raise ValueError(
-            f"method={name}: has the type {type(method).__name__} and is not a method. "
-            "Name a Method, such as replace(METHODS['scdm'], window=4)."
-        )
+        fix = "Name a Method, such as replace(METHODS['scdm'], window=4)."
+        raise ValueError(f"method={name}: has the type {type(method).__name__}. {fix}")
     for field, known in BUILT_IN.items():
         if getattr(method, field) not in known.values():
             LOADED[f"{name}.{field}"] = getattr(method, field)
@@ -70,18 +68,15 @@ def method_to(method: Method) -> dict[str, Json]:
         name: value for name, value in values.items() if name not in later or value != later[name]
     }
     for field, known in BUILT_IN.items():
-        functions = {**known, **LOADED}
-        stored = next(
-            (name for name, function in functions.items() if function == row[field]), None
-        )
-        if isinstance(row[field], (Blockwise, BlockCausal)):
-            stored = row[field].__name__
+        function = row[field]
+        names = {**known, **LOADED}
+        stored = next((name for name, other in names.items() if other == function), None)
+        if isinstance(function, (Blockwise, BlockCausal)):
+            stored = function.__name__
         if stored is None:
-            given = getattr(row[field], "__name__", row[field])
-            raise ValueError(
-                f"{field}={given}: only {', '.join(known)} can be saved. "
-                "Load the method with load_method('module:name'), or save the state_dict yourself."
-            )
+            given = getattr(function, "__name__", function)
+            fix = "Load the method with load_method('module:name'), or save the state_dict yourself"
+            raise ValueError(f"{field}={given}: only {', '.join(known)} can be saved. {fix}.")
         row[field] = stored
     return row
 
@@ -107,8 +102,7 @@ def check_loaded(row: object) -> None:
             continue
         method = stored.removesuffix(f".{field}")
         if method not in installed("method"):
-            raise ValueError(
-                f"{field} {stored} is code of another module, and opening a model imports no code. "
-                f"On the command line add --method {method}, in Python call load_method({method!r}) first."
-            )
+            problem = "is code of another module, and opening a model imports no code"
+            fix = f"Add --method {method}, or in Python call load_method({method!r}) first"
+            raise ValueError(f"{field} {stored} {problem}. {fix}.")
         load_method(method)

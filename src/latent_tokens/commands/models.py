@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from latent_tokens.checks import check_out, first_line
+from latent_tokens.checks import check_out, check_package, first_line
 from latent_tokens.commands.shared import OwnMethod, Run
 from latent_tokens.sizes import LONGEST
 
@@ -132,11 +132,7 @@ def import_published(command: Import, folder: Path) -> bool:
     Raises:
         ValueError: the directory is not supported, or the length does not suit it.
     """
-    from latent_tokens.checkpoints.hugging_face import (
-        check_installed,
-        published_layout,
-        published_network,
-    )
+    from latent_tokens.checkpoints.hugging_face import published_layout, published_network
     from latent_tokens.checkpoints.layouts import copied_tokenizer
     from latent_tokens.core.method import name_of
     from latent_tokens.sharing.hub import write_for_transformers
@@ -144,7 +140,7 @@ def import_published(command: Import, folder: Path) -> bool:
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
 
     # Check the layout and the tokenizer before the weights are read.
-    check_installed(command.source)
+    check_package("transformers", "text", command.source)
     config, layout = published_layout(folder)
     if layout is None:
         raise ValueError(

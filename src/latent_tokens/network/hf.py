@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_mask
 
-from latent_tokens.checks import check_choice
+from latent_tokens.checks import check_choice, check_package
 from latent_tokens.configs import LoraTargets
 from latent_tokens.core.attention import is_cacheable, visible
 from latent_tokens.core.denoiser import exclude_mask_token
@@ -51,19 +51,11 @@ def sliding_window(model: PreTrainedModel) -> int | None:
 def check_model(model: PreTrainedModel) -> None:
     """Raise ValueError if the model is not a language model that the adapter is tested with."""
     name = type(model).__name__
-    config = getattr(model, "config", None)
-    family = getattr(config, "model_type", None)
-    is_language_model = name.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel"))
-    if family not in FAMILIES or not is_language_model:
-        raise ValueError(
-            f"model={name}: not a language model that is tested. Use one of {', '.join(FAMILIES)}, "
-            "ForCausalLM or ForMaskedLM."
-        )
-    attention = model.config._attn_implementation
-    if attention not in ("sdpa", "eager"):
-        raise ValueError(
-            f"attn_implementation={attention}: takes no mask of slots. Load the model with sdpa or eager."
-        )
+    family = getattr(getattr(model, "config", None), "model_type", None)
+    if family not in FAMILIES or not name.endswith(("ForCausalLM", "ForMaskedLM", "LMHeadModel")):
+        fix = f"Use a ForCausalLM or ForMaskedLM of {', '.join(FAMILIES)}"
+        raise ValueError(f"model={name}: not a language model that is tested. {fix}.")
+    check_choice("attn_implementation", model.config._attn_implementation, ("sdpa", "eager"))
 
 
 def special_tokens(model: PreTrainedModel) -> dict[str, list[int | None]]:
@@ -82,13 +74,14 @@ def check_mask_id(
 
     `name` is the setting that has the id, and `fix` tells which ids are possible.
     """
-    kinds = [kind for kind, ids in special_tokens(model).items() if mask_id in ids]
-    if kinds:
-        raise ValueError(f"{name}={mask_id}: is the {kinds[0]} token of the model. {fix}")
+    problem = None
     if not 0 <= mask_id < model.config.vocab_size:
-        raise ValueError(
-            f"{name}={mask_id}: the vocabulary has {model.config.vocab_size} tokens. {fix}"
-        )
+        problem = f"the vocabulary has {model.config.vocab_size} tokens"
+    for kind, ids in special_tokens(model).items():
+        if mask_id in ids:
+            problem = f"is the {kind} token of the model"
+    if problem is not None:
+        raise ValueError(f"{name}={mask_id}: {problem}. {fix}")
 
 
 def bos_token(model: PreTrainedModel) -> int:
@@ -162,9 +155,8 @@ class HuggingFaceDenoiser(nn.Module):
         self.max_length: int = model.config.max_position_embeddings
         self.bos_id = bos_token(model) if readout == "shifted" else None
         if readout == "shifted" and mask_id is not None:
-            raise ValueError(
-                f"mask_id={mask_id}: a shifted readout has the BOS token for MASK. Use None."
-            )
+            problem = "a shifted readout has the BOS token for MASK"
+            raise ValueError(f"mask_id={mask_id}: {problem}. Use None.")
         if mask_id is None:
             mask_id = self.vocab_size
             if readout != "shifted":
@@ -233,10 +225,8 @@ class HuggingFaceDenoiser(nn.Module):
             cache: the keys and values of the cached slots. Those of the new slots are added.
         """
         if positions.numel() and int(positions.max()) >= self.max_length:
-            raise ValueError(
-                f"position {int(positions.max())}: the model has {self.max_length} positions. "
-                "Use shorter sequences."
-            )
+            problem = f"the model has {self.max_length} positions"
+            raise ValueError(f"position {int(positions.max())}: {problem}. Use shorter sequences.")
         if self.bos_id is not None:
             ids = ids.masked_fill(ids == self.mask_id, self.bos_id)
         inputs: dict[str, Any] = {"input_ids": ids}
@@ -326,12 +316,9 @@ def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     Raises:
         ValueError: peft is not installed.
     """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError:
-        raise ValueError(
-            f"lora={adapter.rank}: peft is not installed. Install it from a clone (pip install -e '.[lora]')."
-        ) from None
+    check_package("peft", "lora", f"lora={adapter.rank}")
+    from peft import LoraConfig, inject_adapter_in_model
+
     layers = linear_layers(net.model, adapter.targets)
     is_transposed = not isinstance(next(iter(layers.values())), nn.Linear)
     config = LoraConfig(

@@ -23,13 +23,12 @@ from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import (
     FILES,
     build_hf_run,
-    check_installed,
     is_hf_run,
     is_of_transformers,
     mask_id_of,
     read_model,
 )
-from latent_tokens.checks import first_line
+from latent_tokens.checks import check_package, first_line
 from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
 from latent_tokens.core.method import Method, name_of
@@ -236,7 +235,7 @@ def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
 def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDenoiser:
     """Return the model that a run starts from, with an untrained adapter if the config has one."""
     if is_of_transformers(folder):
-        check_installed(str(config.start))
+        check_package("transformers", "text", config.start)
         model = read_model(folder)
         # Before a row is added
         base_sha256 = tensors_sha256(model.state_dict()) if config.lora else ""

@@ -455,4 +455,4 @@ def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
     assert "lm_eval, which is not installed" in errors
     assert "pip install -e '.[lm-eval]'" in errors
     with pytest.raises(ImportError, match=r"pip install -e '\.\[lm-eval\]'"):
-        from latent_tokens import LatentTokensLM  # noqa: F401
+        import_module("latent_tokens.sharing.lm_eval")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -9,11 +10,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from inspect import cleandoc
-from typing import Annotated, Any, Union, cast
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from typing import Annotated, Any, Union, cast, get_type_hints
 
 import tyro
-from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, subcommand
+from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, arg, subcommand
 
 from latent_tokens import processes
 from latent_tokens.checks import first_line, one_line
@@ -43,43 +45,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"{PROGRAM} {package_version()}")
         return 0
+    code = 2
+    command = None
     try:
         command = parse(arguments)
+        return RUN[type(command)](command)
     except SystemExit as stop:  # after the help or the error of the parser
         return int(stop.code or 0)
-    try:
-        return RUN[type(command)](command)
     except BrokenPipeError:  # of a closed pipe, as in `latent-tokens ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
         message = one_line(as_flags(str(error), command))
-    except MemoryError as error:
-        message = f"{one_line(str(error)) or 'out of memory'}. {LESS_MEMORY}"
-    except RuntimeError as error:
+    except (MemoryError, RuntimeError) as error:
         # Out of memory is an error type of its own on an accelerator only.
-        if "memory" not in str(error):
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
         message = f"out of memory ({one_line(first_line(error), 200)}). {LESS_MEMORY}"
     except KeyboardInterrupt as stop:
-        reason = str(stop) or "stopped"
-        print(f"{PROGRAM}: {of_process()}{reason}{resume_hint(stop, arguments)}", file=sys.stderr)
-        return getattr(stop, "code", 130)
-    print(f"{PROGRAM}: {of_process()}{message}", file=sys.stderr)
-    return 2
+        message = f"{str(stop) or 'stopped'}{resume_hint(stop, arguments)}"
+        code = getattr(stop, "code", 130)
+    process = "" if processes.is_main() else f"process {processes.rank()}: "
+    print(f"{PROGRAM}: {process}{message}", file=sys.stderr)
+    return code
 
 
 def parse(arguments: Sequence[str]) -> Any:
     """Return the command of the arguments. Raise SystemExit after the help, or if they are not a command."""
     choices = []
     for name, kind in COMMANDS.items():
-        text = cleandoc(kind.__doc__ or "")
-        summary = text.partition("\n")[0]
-        choices.append(
-            Annotated[
-                kind, subcommand(name, description=text if name in arguments[:1] else summary)
-            ]
-        )
+        about, _, examples = cleandoc(kind.__doc__ or "").partition("\nExamples:\n")
+        text = about.partition("\n")[0]
+        if name in arguments[:1]:
+            explain_flags(kind)
+            paragraphs = re.sub(r"(?<=\S)\n(?=\S)", " ", about)
+            text = f"{paragraphs}\nExamples:\n{examples}"
+        choices.append(Annotated[kind, subcommand(name, description=text)])
     return tyro.cli(
         cast(Any, Union[tuple(choices)]),
         prog=PROGRAM,
@@ -87,6 +88,29 @@ def parse(arguments: Sequence[str]) -> Any:
         args=arguments,
         config=(PositionalRequiredArgs, DisallowNone, FlagCreatePairsOff),
     )
+
+
+def explain_flags(kind: type) -> None:
+    """Set the help of each flag: its docstring on one line, and its default if that is a value.
+
+    The docstring states what a default of None means.
+    """
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        body = cast(ast.ClassDef, ast.parse(getsource(base)).body[0]).body
+        for field, below in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
+
+    def hint(default: str) -> str:
+        return "" if default in ("", "None", "True", "False") else f"(default: {default})"
+
+    hints = get_type_hints(kind, include_extras=True)
+    kind.__annotations__ = {
+        name: Annotated[hints[name], arg(help=text, help_behavior_hint=hint)]
+        for name, text in texts.items()
+        if name in hints
+    }
 
 
 def as_flags(message: str, command: object) -> str:
@@ -117,11 +141,6 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
     is_auto = arguments[0] == "reproduce" or "--resume" in arguments
     command = [*arguments] if is_auto else [*arguments, "--resume", "auto"]
     return f". Resume with: {PROGRAM} {shlex.join(command)}"
-
-
-def of_process() -> str:
-    """Return the rank of the process that reports, empty for rank 0."""
-    return "" if processes.is_main() else f"process {processes.rank()}: "
 
 
 def entry() -> None:

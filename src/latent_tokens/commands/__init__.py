@@ -24,40 +24,25 @@ from latent_tokens.commands.train import Train, run_train
 
 __all__ = ["COMMANDS", "RUN"]
 
-COMMANDS: dict[str, type] = {
-    "data": Data,
-    "train": Train,
-    "evaluate": Evaluate,
-    "results": Results,
-    "sample": Sample,
-    "solve": Solve,
-    "page": Page,
-    "trace": Trace,
-    "demo": Demo,
-    "bench": Bench,
-    "reproduce": Reproduce,
-    "import": Import,
-    "likelihood": Likelihood,
-    "lm-eval": LmEval,
-    "export": Export,
-    "doctor": Doctor,
+TABLE: dict[str, tuple[type, Callable[[Any], int]]] = {
+    "data": (Data, run_data),
+    "train": (Train, run_train),
+    "evaluate": (Evaluate, run_evaluate),
+    "results": (Results, run_results),
+    "sample": (Sample, run_sample),
+    "solve": (Solve, run_solve),
+    "page": (Page, run_page),
+    "trace": (Trace, run_trace),
+    "demo": (Demo, run_demo),
+    "bench": (Bench, run_bench),
+    "reproduce": (Reproduce, run_reproduce),
+    "import": (Import, run_import),
+    "likelihood": (Likelihood, run_likelihood),
+    "lm-eval": (LmEval, run_lm_eval),
+    "export": (Export, run_export),
+    "doctor": (Doctor, run_doctor),
 }
+"""The flags of each command, and the function that runs it."""
 
-RUN: dict[type, Callable[[Any], int]] = {
-    Data: run_data,
-    Train: run_train,
-    Evaluate: run_evaluate,
-    Results: run_results,
-    Sample: run_sample,
-    Solve: run_solve,
-    Page: run_page,
-    Trace: run_trace,
-    Demo: run_demo,
-    Bench: run_bench,
-    Reproduce: run_reproduce,
-    Import: run_import,
-    Likelihood: run_likelihood,
-    LmEval: run_lm_eval,
-    Export: run_export,
-    Doctor: run_doctor,
-}
+COMMANDS = {name: flags for name, (flags, _) in TABLE.items()}
+RUN = dict(TABLE.values())

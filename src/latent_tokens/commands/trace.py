@@ -28,8 +28,8 @@ class Trace(Command, SamplingConfig, OwnCode):
     """Record one decode as an HTML page or a picture. The settings are those of solve.
 
     Examples:
-        latent-tokens trace sudoku-6-scdm 1.....3............2................ --latents all -o trace.html
-        latent-tokens trace sudoku-6-scdm 1.....3............2................ --compare 0 --png trace.png
+        latent-tokens trace sudoku-6-scdm 1.....3............2................ -o trace.html
+        latent-tokens trace sudoku-6-scdm 1.....3............2................ --png trace.png
     """
 
     run: Run

@@ -50,7 +50,6 @@ def test_rows_have_rate_roofline_and_speedups(rows):
         assert row["seconds"] > row["floor_seconds"] > 0
         assert row["share"] == pytest.approx(row["floor_seconds"] / row["seconds"], abs=0.02)
         assert row["ratio_to_reference"] > 0
-        assert row["process_peak_mb"] > 50
         assert row["gemm_gflops"] > 1
         assert row["device"].startswith("CPU")
         assert ("ratio_to_mdm" in row) == (row["what"] == "decode")

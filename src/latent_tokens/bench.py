@@ -6,13 +6,13 @@ All compared cases are measured in turn, in one process, and reported as medians
 from __future__ import annotations
 
 import os
-import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, product
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.core.decoding import Decoding, is_off_distribution
-from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.network.fast import generate
 from latent_tokens.network.kernels import resolve_precision, warn_if_slow
@@ -65,8 +65,7 @@ Row = dict[str, Any]
 Setting = tuple[str, int | None, int]
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """The roofline: FLOP per second of a matrix product, and bytes per second of a copy."""
 
     flops: float
@@ -77,16 +76,47 @@ class Machine:
         return max(flop / self.flops, num_bytes / self.bandwidth)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Case:
     """A measurement: its description, its optimized and reference implementations, and their work."""
 
     description: Row
     units: float  # samples or tokens per run
     optimized: Callable[[], object]
-    reference: Callable[[], object] | None
+    reference: Callable[[], object]
     flop: int  # of the optimized implementation
-    num_bytes: float = 0  # of the optimized implementation: each weight once per pass
+    num_bytes: float  # of the optimized implementation: each weight once per pass
+    times: list[float] = field(default_factory=list)  # seconds of each round
+    reference_times: list[float] = field(default_factory=list)
+
+    @property
+    def is_mdm(self) -> bool:
+        """Whether other decodes are compared with this one."""
+        words = self.description
+        return (words["method"], words["what"]) == ("mdm", "decode") and (
+            "off_distribution" not in words
+        )
+
+    def row(self, machine: Machine, mdm_seconds: float | None) -> Row:
+        """Return the row of the measured case, compared with the seconds of a decode by mdm."""
+        took = statistics.median(self.times)
+        roofline = machine.roofline_seconds(self.flop, self.num_bytes)
+        row = {
+            **self.description,
+            "rate": round(self.units / took, 3),
+            "seconds": round(took, 5),
+            "floor_seconds": round(roofline, 5),
+            "share": round(roofline / took, 3),
+            "flop": self.flop,
+            "gemm_gflops": round(machine.flops / 1e9, 3),
+            "copy_gbytes": round(machine.bandwidth / 1e9, 3),
+            "rounds": len(self.times),
+        }
+        if self.reference_times:
+            row["ratio_to_reference"] = round(statistics.median(self.reference_times) / took, 3)
+        if mdm_seconds is not None and row["what"] == "decode":
+            row["ratio_to_mdm"] = round(mdm_seconds / took, 3)
+        return row
 
 
 def bench(
@@ -105,7 +135,6 @@ def bench(
     ratio_to_reference: the speedup, seconds of the reference implementation / seconds.
     ratio_to_mdm: seconds of the first mdm row of this size, length and batch / seconds.
     token_theory: the same ratio, predicted from tokens.
-    process_peak_mb: peak memory of the process so far.
 
     Args:
         config: the settings.
@@ -117,18 +146,14 @@ def bench(
         ValueError: a method is unknown.
     """
     device = device or processes.join().device
-    chosen = settings(config)
     rows: list[Row] = []
     for precision in config.precisions or default_precisions(device):
         warn_if_slow(precision, device)
         machine = measure_machine(DTYPES[precision], device)
-        for cases in groups_of_cases(config, chosen, precision, device):
-            if not config.plain:
-                cases = [replace(case, reference=None) for case in cases]  # noqa: PLW2901
-            num_runs = sum(1 if case.reference is None else 2 for case in cases)
+        for cases in groups_of_cases(config, precision, device):
             title = f"measuring {cases[0].description['what']}, {precision}"
-            with progress(title, config.rounds * num_runs) as advance:
-                measured = measure(cases, config.rounds, machine, device, advance, clock)
+            with progress(title, config.rounds * len(cases) * (1 + config.plain)) as advance:
+                measured = measure(cases, config, machine, device, advance, clock)
             for row in measured:
                 rows.append({**row, "precision": precision, "device": describe_machine(device)})
                 on_row(rows[-1])
@@ -166,31 +191,28 @@ def settings(config: BenchConfig) -> list[Setting]:
     return chosen
 
 
+def groups_of_cases(
+    config: BenchConfig, precision: Precision, device: torch.device
+) -> Iterator[list[Case]]:
+    """Yield groups of cases that are compared with each other: the decodes by each network, and each step."""
+    chosen = settings(config)
+    for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
+        net = untrained(size, length, config.positions, config.vocabulary)
+        net.eval().requires_grad_(False).to(device, DTYPES[precision])
+        if chosen:
+            yield [
+                decoding_case(net, size, length, batch, *setting, config.top_p)
+                for setting in chosen
+            ]
+    for shape in config.train:
+        yield [training_case(shape, precision)]
+
+
 def untrained(size: SizeName, length: int, positions: PositionName, vocabulary: int) -> Transformer:
     """Return a network as training starts with it, always the same."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return Transformer(SIZES[size], vocabulary - 1, length, positions, gelu="exact")
-
-
-def groups_of_cases(
-    config: BenchConfig, chosen: Sequence[Setting], precision: Precision, device: torch.device
-) -> Iterator[list[Case]]:
-    """Yield groups of cases that are compared with each other: the decodes by each network, and each step."""
-    for size, length, batch in (
-        product(config.sizes, config.lengths, config.batch_sizes) if chosen else ()
-    ):
-        net = (
-            untrained(size, length, config.positions, config.vocabulary)
-            .eval()
-            .requires_grad_(False)
-        )
-        net.to(device, DTYPES[precision])
-        yield [
-            decoding_case(net, size, length, batch, *setting, config.top_p) for setting in chosen
-        ]
-    for shape in config.train:
-        yield [training_case(shape, precision)]
 
 
 def decoding_case(
@@ -205,23 +227,24 @@ def decoding_case(
 ) -> Case:
     """Return the decoding of sequences without given tokens, one token per step."""
     method = load_method(name)
-    # `settings` decides
     decoding = Decoding(candidates, latents, top_p=top_p, off_distribution=True)
     known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
-    tokens = known.long()
+    arguments = (net, method, known.long(), known, decoding, 0)
+    optimized = partial(generate, *arguments)
 
-    def optimized() -> object:
-        return generate(net, method, tokens, known, decoding, 0)
-
-    def plain() -> object:
-        return reference.generate(net, method, tokens, known, decoding, 0)
-
+    # The number of latent tokens, and the cost in tokens relative to mdm.
     num_latents = latents or 0
     is_fixed = method.latent_control == "fixed"
     if is_fixed:
         most = (method.window or length) - candidates
         num_latents = most if latents is None else min(latents, most)
     shows_all = num_latents >= length - candidates * is_fixed
+    if not is_cacheable(method.attention):
+        cost = relative_cost(length, candidates, num_latents)
+    elif method.readout == "shifted":
+        cost = 1 / length
+    else:
+        cost = cached_cost(length, candidates, num_latents)
     description: Row = {
         "what": "decode",
         "method": name,
@@ -231,22 +254,13 @@ def decoding_case(
         "latents": "all" if shows_all else num_latents,
         "candidates": candidates,
         "unit": "samples/s",
-        "token_theory": round(1 / decoding_cost(method, length, candidates, num_latents), 3),
+        "token_theory": round(1 / cost, 3),
     }
     if is_off_distribution(method, latents):
         description["off_distribution"] = True
-    return Case(
-        description, batch, optimized, plain, count_flop(optimized), length * weight_bytes(net)
-    )
-
-
-def decoding_cost(method: Method, length: int, candidates: int, latents: int) -> float:
-    """Return the cost of a decode relative to mdm, from tokens, or from computed tokens with a KV cache."""
-    if not is_cacheable(method.attention):
-        return relative_cost(length, candidates, latents)
-    if method.readout == "shifted":
-        return 1 / length
-    return cached_cost(length, candidates, latents)
+    plain = partial(reference.generate, *arguments)
+    num_bytes = length * weight_bytes(net)
+    return Case(description, batch, optimized, plain, count_flop(optimized), num_bytes)
 
 
 def training_case(shape: str, precision: Precision) -> Case:
@@ -254,36 +268,35 @@ def training_case(shape: str, precision: Precision) -> Case:
     size, batch, length, padded = training_shape(shape)
     optimized, net = training_step(size, batch, length, precision, supports_slots=True)
     plain, _ = training_step(size, batch, padded, precision, supports_slots=False)
-    dimensions: Row = {"size": size, "batch": batch, "length": length}
-    description: Row = {"what": "train", "method": "mdm", **dimensions, "unit": "tokens/s"}
+    description: Row = {
+        "what": "train",
+        "method": "mdm",
+        "size": size,
+        "batch": batch,
+        "length": length,
+        "unit": "tokens/s",
+    }
     if padded != length:
         description["reference_length"] = padded
-    return Case(
-        description, batch * length, optimized, plain, count_flop(optimized), 3 * weight_bytes(net)
-    )
+    flop = count_flop(optimized)
+    return Case(description, batch * length, optimized, plain, flop, 3 * weight_bytes(net))
 
 
 def training_step(
     size: SizeName, batch: int, length: int, precision: Precision, supports_slots: bool
 ) -> tuple[Callable[[], None], Transformer]:
     """Return a function that takes the next step on random tokens, and its network."""
-    # The network, its optimizer and its EMA weights.
-    config = TrainConfig(
-        task="random tokens", method="mdm", size=size, batch_size=batch, precision=precision
-    )
+    config = TrainConfig("random tokens", "mdm", size=size, batch_size=batch, precision=precision)
     method = METHODS["mdm"]
     accelerator = processes.join()
     net = untrained(size, length, "learned", VOCABULARY)
-    ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
-    model, optimizer = accelerator.prepare(
-        net, torch.optim.AdamW(net.parameters(), config.lr, fused=True)
-    )
     net.supports_slots = supports_slots
+    ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema)).to(accelerator.device)
+    optimizer = torch.optim.AdamW(net.parameters(), config.lr, fused=True)
+    model, optimizer = accelerator.prepare(net, optimizer)
 
-    # Random tokens.
-    tokens = (
-        np.random.default_rng(0).integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
-    )
+    random = np.random.default_rng(0)
+    tokens = random.integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
     examples = Examples.of(tokens, np.zeros(tokens.shape, bool))
     batches = training_batches(examples, method, config, net.mask_id, 0, accelerator.device)
     numbers = count()
@@ -308,60 +321,21 @@ def weight_bytes(net: Transformer) -> int:
 
 def measure(
     cases: Sequence[Case],
-    rounds: int,
+    config: BenchConfig,
     machine: Machine,
     device: torch.device,
     advance: Callable[[int, str], None],
     clock: Callable[[], float],
 ) -> list[Row]:
-    """Return one row per case: medians over rounds. Each round runs both implementations of every case."""
-    optimized: list[list[float]] = [[] for _ in cases]
-    plain: list[list[float]] = [[] for _ in cases]
-    for _ in range(rounds):
-        for case, *timings in zip(cases, optimized, plain, strict=True):
-            for run, times in zip((case.optimized, case.reference), timings, strict=True):
-                if run is not None:
-                    times.append(seconds(run, device, clock))
-                    advance(1, f"{case.description['method']} {times[-1]:.2f} s")
-    mdm = [
-        statistics.median(times)
-        for case, times in zip(cases, optimized, strict=True)
-        if (case.description["method"], case.description["what"]) == ("mdm", "decode")
-        and "off_distribution" not in case.description
-    ]
-    rows = [
-        measured_row(case, times, reference_times, mdm, machine)
-        for case, times, reference_times in zip(cases, optimized, plain, strict=True)
-    ]
-    return [{**row, "process_peak_mb": round(peak_memory(device) / 2**20, 3)} for row in rows]
-
-
-def measured_row(
-    case: Case,
-    times: Sequence[float],
-    reference_times: Sequence[float],
-    mdm: Sequence[float],
-    machine: Machine,
-) -> Row:
-    """Return the row of a case. `mdm` has the seconds of the mdm decodes that it is compared with."""
-    took = statistics.median(times)
-    roofline = machine.roofline_seconds(case.flop, case.num_bytes)
-    row = {
-        **case.description,
-        "rate": round(case.units / took, 3),
-        "seconds": round(took, 5),
-        "floor_seconds": round(roofline, 5),
-        "share": round(roofline / took, 3),
-        "flop": case.flop,
-        "gemm_gflops": round(machine.flops / 1e9, 3),
-        "copy_gbytes": round(machine.bandwidth / 1e9, 3),
-        "rounds": len(times),
-    }
-    if reference_times:
-        row["ratio_to_reference"] = round(statistics.median(reference_times) / took, 3)
-    if mdm and case.description["what"] == "decode":
-        row["ratio_to_mdm"] = round(mdm[0] / took, 3)
-    return row
+    """Return a row for each case. Each round runs every case, and its reference if asked to."""
+    for _, case in product(range(config.rounds), cases):
+        case.times.append(seconds(case.optimized, device, clock))
+        advance(1, f"{case.description['method']} {case.times[-1]:.2f} s")
+        if config.plain:
+            case.reference_times.append(seconds(case.reference, device, clock))
+            advance(1, f"reference {case.reference_times[-1]:.2f} s")
+    mdm = next((statistics.median(case.times) for case in cases if case.is_mdm), None)
+    return [case.row(machine, mdm) for case in cases]
 
 
 def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
@@ -413,13 +387,6 @@ def count_flop(work: Callable[[], object]) -> int:
     return int(counter.get_total_flops())
 
 
-def peak_memory(device: torch.device) -> int:
-    """Return the peak memory of the process in bytes: that of the accelerator if it runs on one."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def describe_machine(device: torch.device) -> str:
     """Return the name of the device, and for a CPU its threads and cores."""
     if device.type == "cuda":
@@ -461,21 +428,32 @@ def measure_ratios() -> dict[str, float]:
 def speed_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the benchmark as a table, one line per row: rate, seconds, roofline time and speedups."""
     first = rows[0]
-    speeds = {
-        row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s {row['precision']}" for row in rows
-    }
+    speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s" for row in rows}
+    products = " and ".join(f"{speed} {precision}" for precision, speed in speeds.items())
     title = (
-        f"{first['device']}; matrix product {' and '.join(speeds.values())}; "
+        f"{first['device']}; matrix product {products}; "
         f"copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
     )
     table = Table(title=title, title_justify="left")
     for heading in ("what", "of"):
         table.add_column(heading, no_wrap=True)
     headings = ("n", "k", "rate", "seconds", "roofline\ntime", "% of\nroofline", "speedup", "x mdm")
-    for heading in (*headings, "predicted", "MB"):
+    for heading in (*headings, "predicted"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*speed_cells(row), f"{row['process_peak_mb']:,.0f}")
+        rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
+        ratios = [row.get(name) for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")]
+        table.add_row(
+            f"{row['what']} {row['method']}",
+            f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
+            labeled(row.get("latents", ""), row.get("off_distribution", False)),
+            str(row.get("candidates", "")),
+            f"{rate} {row['unit']}",
+            f"{row['seconds']:.3g}",
+            f"{row['floor_seconds']:.2g}",
+            f"{row['share']:.0%}",
+            *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+        )
     return table
 
 

@@ -314,7 +314,7 @@ def test_generation_settings_are_those_of_the_task():
     assert settings(until="\n", max_new_tokens=7, temperature=0.5) == (("\n",), 7, 0.5, 1.0)
     assert settings(until=["a", ""], do_sample=False, temperature=0.5) == (("a",), 50, 0.0, 1.0)
     assert settings(do_sample=True, top_p=0.9) == ((), 50, 1.0, 0.9)
-    with pytest.raises(ValueError, match="generation_kwargs: num_beams is not supported"):
+    with pytest.raises(ValueError, match="generation_kwargs=num_beams: must be one of until"):
         settings(num_beams=4)
     with pytest.raises(ValueError, match="max_gen_toks=100: the model has 100 positions"):
         settings(max_gen_toks=100)

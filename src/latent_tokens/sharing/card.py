@@ -54,16 +54,8 @@ model = {auto_class}.from_pretrained({name}{options})
 NOTE = """Tokens are the tokens processed, relative to all masked tokens in every step. \
 With k > 1, n = 0 leaves k - 1 other candidates in the input."""
 HEADINGS = (
-    "problems",
-    "order",
-    "k",
-    "latents n",
-    "metric",
-    "value",
-    "95% interval",
-    "samples",
-    "tokens",
-)
+    "problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens",
+)  # fmt: skip
 TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
 LONGEST_VALUE = 200  # characters
 
@@ -96,6 +88,8 @@ def card(
     name = name or (folder.name if folder.name in bundled_names() else f"path/to/{folder.name}")
     quoted = json.dumps(one_line(name), ensure_ascii=False)
     is_for_transformers = "auto_map" in origin or is_hf_run(entries)
+    trained = {name: entry for name, entry in origin.items() if name in TRAINING}
+    training = f"```json\n{json.dumps(trained, indent=1).replace('`', ' ')}\n```"
     return TEMPLATE.format(
         metadata=metadata(net, origin, license),
         title=plain(folder.name),
@@ -104,9 +98,7 @@ def card(
         size=f"{size_of(net)}, sequences of {net.max_length} over {net.vocab_size} tokens",
         name=quoted,
         in_transformers=in_transformers(net, quoted) if is_for_transformers else "",
-        training=training(origin)
-        if "training" in origin
-        else "It is not known how it was trained.",
+        training=training if "training" in origin else "It is not known how it was trained.",
         results=figures(rows),
     )
 
@@ -132,16 +124,13 @@ def plain(value: Json) -> str:
 
 def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
     """Return layers, width, heads and parameters in words."""
-    count = sum(weight.numel() for weight in net.parameters())
     if isinstance(net, Transformer):
         layers, width, heads = net.size.layers, net.size.width, net.size.heads
     else:
         config = net.model.config
-        layers, width, heads = (
-            config.num_hidden_layers,
-            config.hidden_size,
-            config.num_attention_heads,
-        )
+        layers, width = config.num_hidden_layers, config.hidden_size
+        heads = config.num_attention_heads
+    count = sum(weight.numel() for weight in net.parameters())
     return f"{layers} layers of width {width}, {heads} heads, {count / 1e6:.1f} M parameters"
 
 
@@ -159,30 +148,25 @@ def metadata(net: Transformer | HuggingFaceDenoiser, origin: Origin, license: st
     return str(data.to_yaml())
 
 
-def training(origin: Origin) -> str:
-    """Return how a model was trained: the settings, the data and the versions."""
-    entries = {name: entry for name, entry in origin.items() if name in TRAINING}
-    return f"```json\n{json.dumps(entries, indent=1).replace('`', ' ')}\n```"
-
-
 def figures(rows: Sequence[Row]) -> str:
     """Return the results, one line per row."""
     if not rows:
         return "None were measured."
-    lines = [
-        (
+    lines = []
+    for row in rows:
+        interval = "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])
+        line = (
             plain(row.get("problems") or row["task"]),
             plain(order_in_words(row)),
             plain(row["candidates"]),
             plain(labeled(row["latents"], row.get("off_distribution", False))),
             plain(row["metric"]),
-            f"{metric_of(row):.1f}" if "judge" in row else f"{metric_of(row):.1f}%",
-            "" if row["ci95"] is None else f"{row['ci95'][0]:.1f} - {row['ci95'][1]:.1f}",
+            f"{metric_of(row):.1f}{'' if 'judge' in row else '%'}",
+            interval,
             f"{row['num_samples']:,}",
             f"{row['relative_cost']:.2f}x",
         )
-        for row in rows
-    ]
+        lines.append(line)
     evaluator = (
         f"The evaluator of text is {plain(rows[0]['judge'])}. " if "judge" in rows[0] else ""
     )

@@ -160,9 +160,6 @@ def write_for_transformers(
         about: entries that are added to config.json.
         beside: other files by name.
         dtype: the precision on disk. None is that of the network.
-
-    Raises:
-        OSError: the disk is full.
     """
     ours = describe(net)
     entry = cast(dict[str, Json], ours["model"])
@@ -175,10 +172,10 @@ def write_for_transformers(
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         try:
             model.save_pretrained(temporary, max_shard_size="1TB")
-        except SafetensorError as error:
+        except SafetensorError as error:  # of a full disk
             problem = f"cannot be written ({first_line(error)})"
             raise OSError(
-                f"{folder}: {problem}. Free some space, then run the same command again"
+                f"{folder}: {problem}. Free some space, then repeat the command"
             ) from None
         files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
 
@@ -191,28 +188,22 @@ def write_for_transformers(
 def tokenizer_of(
     net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, Any]
 ) -> dict[str, bytes]:
-    """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones."""
-    try:
-        task = described(settings.get("task"), net.folder)
-    except ValueError:  # a task of another package
-        task = None
-    copied = copied_tokenizer_of(net) if isinstance(net, HuggingFaceDenoiser) else None
-    if copied is not None and task is None:
-        return copied
-    return {**tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id), **(copied or {})}
-
-
-def copied_tokenizer_of(net: HuggingFaceDenoiser) -> dict[str, bytes] | None:
-    """Return the tokenizer's files in the directory of a network, by name, or None if it is a run.
+    """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones.
 
     An imported model keeps the tokenizer of its authors, with their special tokens and chat
     template.
     """
-    if net.folder is None or not is_for_transformers(
-        read_description(net.folder, "config.json", "model")
-    ):
-        return None
-    return copied_tokenizer(net.folder)
+    try:
+        task = described(settings.get("task"), net.folder)
+    except ValueError:  # a task of another package
+        task = None
+    copied: dict[str, bytes] = {}
+    if isinstance(net, HuggingFaceDenoiser) and net.folder is not None:
+        config = read_description(net.folder, "config.json", "model")
+        copied = copied_tokenizer(net.folder) if is_for_transformers(config) else {}
+    if copied and task is None:
+        return copied
+    return {**tokenizer_files(task, net.vocab_size, net.max_length, net.mask_id), **copied}
 
 
 def carried_over(
@@ -248,19 +239,20 @@ def carried_over(
         settings = {name: value for name, value in config.items() if name not in written}
     check_about(settings, folder / "config.json")
 
-    # A text model has its tokenizer: the files as they were read, without what else the directory
-    # holds.
-    files = dict[str, bytes]()
+    # A text model has its tokenizer: the files as they were read.
+    files: dict[str, bytes] = {}
     if settings.get("task", {}).get("name") == Text.name:
         text = text_described(settings["task"], folder)
         settings["task"] = description(text)
         files |= text.files()
 
     # Training and results are those of the stored weights and the stored method.
-    has_same_method = method_from(config["method"]) == net.method
-    if not has_same_method:
+    if method_from(config["method"]) != net.method:
         settings["name"] = name_of(net.method)
-    if not has_same_method or not unchanged(net, folder, config):
+        is_changed = True
+    else:
+        is_changed = not unchanged(net, folder, config)
+    if is_changed:
         return {name: settings[name] for name in OF_THE_TASK if name in settings}, files, []
     rows = read_results((BUNDLED if is_bundled else folder) / RESULTS, IN_RESULTS)
     if is_bundled:

@@ -84,36 +84,32 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         Raises:
             ValueError: its weights or its logits are not those that were saved.
         """
-        # Find the directory. The hash of its weights is checked, as transformers does not.
+        # Find the directory, and check it, as transformers does not.
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
         subfolder = kwargs.pop("subfolder", "")
-        fetch_model = partial(fetch, subfolder=subfolder, **options)
-        folder = find(pretrained_model_name_or_path, fetch_model) / subfolder
+        folder = find(pretrained_model_name_or_path, partial(fetch, subfolder=subfolder, **options))
+        folder = folder / subfolder
         check_directory(folder)
 
         # Open it with transformers, which reads the older name torch_dtype too.
         dtype = {} if "torch_dtype" in kwargs else {"dtype": torch.float32}
         arguments = {**dtype, **kwargs, "output_loading_info": True}
-        model, loading_info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
-
-        # Compare its weights and logits with the config. Quantization and adapters of peft change
-        # logits.
-        wrong = str(
-            {kind: sorted(map(str, names)) for kind, names in loading_info.items() if names}
-        )
-        if any(loading_info.values()):
-            problem = f"its weights are not those of its config ({wrong[:LONGEST_NAMES]})"
+        model, info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
+        wrong = {kind: sorted(map(str, names)) for kind, names in info.items() if names}
+        if wrong:
+            problem = f"its weights are not those of its config ({str(wrong)[:LONGEST_NAMES]})"
             raise ValueError(f"{folder}: {problem}. Save the model again.")
+
+        # Compare its logits with the config. Quantization and adapters of peft change them.
         tolerance = FINGERPRINT_TOLERANCE.get(model.dtype)
         has_adapter = getattr(model, "_hf_peft_config_loaded", False)
         if tolerance is not None and "quantization_config" not in kwargs and not has_adapter:
-            check_fingerprint(
-                model.net, getattr(model.config, "fingerprint", None), folder, tolerance
-            )
+            stored = getattr(model.config, "fingerprint", None)
+            check_fingerprint(model.net, stored, folder, tolerance)
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
-        return cast(Self, (model, loading_info) if with_loading_info else model)
+        return cast(Self, (model, info) if with_loading_info else model)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -134,46 +130,24 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         state_dict: dict[str, Tensor] | None = None,
         *,
         dtype: torch.dtype | None = None,
-        token: str | bool | None = None,
-        save_function: Callable[..., object] | None = None,
-        max_shard_size: int | str | None = None,
-        safe_serialization: bool = True,
-        save_peft_format: bool = True,
+        **unused: Any,
     ) -> None:
         """Write a model directory with its card: all weights in one file of safetensors.
 
-        Tools pass the last five arguments. They have no meaning for this format.
+        Other keywords that tools pass have no meaning for this format.
         """
         if not is_main_process:
             return
         net = self.net
         if state_dict is not None:
+            weights = {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
             net = deepcopy(net)
-            net.load_state_dict(
-                {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
-            )
+            net.load_state_dict(weights)
         save_pretrained(net, save_directory, dtype=dtype)
 
-    def push_to_hub(  # type: ignore[override]
-        self,
-        repo_id: str,
-        *,
-        commit_message: str = "A model of latent-tokens",
-        private: bool | None = None,
-        token: str | bool | None = None,
-        revision: str | None = None,
-        create_pr: bool = False,
-    ) -> str:
-        """Upload the model as OWNER/NAME to the hub in one commit, and return its address."""
-        return push_to_hub(
-            self.net,
-            repo_id,
-            private=private,
-            token=token,
-            revision=revision,
-            create_pr=create_pr,
-            commit_message=commit_message,
-        )
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
+        """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""
+        return push_to_hub(self.net, repo_id, **options)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the embedding of tokens and MASK."""
@@ -193,10 +167,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     ) -> MaskedLMOutput:
         """Return the logits (B, S, V + 1) of S slots: those with a token are clean, those with MASK masked.
 
-        The input of the network is [clean | masked], each in the order of `input_ids`. Logits of
-        clean slots predict their token with a shifted readout, and have no meaning otherwise. Slots
-        that take no part have logits 0: padding, and slots beyond a window or a shifted readout's
-        first masked slot.
+        The input of the network is [clean | masked], each in the order of `input_ids`. A clean slot
+        predicts its token with a shifted readout only. Slots that take no part have logits 0:
+        padding, and slots beyond a window or a shifted readout's first masked slot.
 
         Args:
             input_ids: tokens and MASK (B, S).

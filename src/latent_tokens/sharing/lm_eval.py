@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from latent_tokens.checks import check_int
+from latent_tokens.checks import check_choice, check_int
 from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
@@ -21,6 +22,7 @@ from latent_tokens.core.order import is_left_to_right
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import (
     Continuation,
+    ContinuationScore,
     LikelihoodSettings,
     orders_of,
     padded,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 
 AUTO_BATCH_SIZE = 8
 DEFAULT_MAX_TOKENS = 256  # as in lm-eval, or half of the positions of a shorter model
-SUPPORTED = {"until", "do_sample", "temperature", "top_p", "max_gen_toks"}
+SUPPORTED = ("until", "do_sample", "temperature", "top_p", "max_gen_toks")
 
 
 @dataclass
@@ -83,8 +85,7 @@ class LikelihoodTotal:
         }
 
 
-@dataclass(frozen=True)
-class GenerationSettings:
+class GenerationSettings(NamedTuple):
     """The settings of the answer to a request."""
 
     until: tuple[str, ...]  # an answer ends before the first of them
@@ -105,10 +106,8 @@ def generation_settings(values: Mapping[str, Any], max_length: int) -> Generatio
     default = min(DEFAULT_MAX_TOKENS, max_length // 2)
     sampled = {"temperature": 1.0, **values} if values.get("do_sample") else dict(values)
     settings = normalize_gen_kwargs(sampled, default)
-    unknown = sorted(set(settings) - SUPPORTED)
-    if unknown:
-        names = ", ".join(sorted(SUPPORTED))
-        raise ValueError(f"generation_kwargs: {unknown[0]} is not supported. Use {names}.")
+    for name in settings:
+        check_choice("generation_kwargs", name, SUPPORTED)
     max_tokens = settings["max_gen_toks"]
     if not 1 <= max_tokens < max_length:
         problem = f"the model has {max_length} positions, and the context needs some"
@@ -157,52 +156,44 @@ def continue_contexts(
     decoding = replace(decoding, temperature=settings.temperature, top_p=settings.top_p)
     num_new = settings.max_tokens
     fitted = [model.fitted(context, num_new + model.feeds_first) for context in contexts]
+
+    def answer(line: list[int], start: int) -> tuple[str, bool]:
+        """Return the text after a context, and whether no later token changes it."""
+        tokens = line[start : start + num_new]
+        ends = (model.codec.end, unwrap(model.net).mask_id)
+        length = next((index for index, token in enumerate(tokens) if token in ends), num_new)
+        text = model.codec.decode(tokens[:length])
+        is_at_end = tokens[length : length + 1] == [model.codec.end]
+        return before_stop(text, settings.until), is_at_end or is_decided(text, settings.until)
+
     texts: dict[int, str] = {}
     for net, indices in model.by_first(fitted):
-        # Arrange the contexts, each with its masked tokens.
-        masked = [0] * num_new
         rows = [
-            Continuation(fitted[index][model.feeds_first :], masked, numbers[index])
+            Continuation(fitted[index][model.feeds_first :], [0] * num_new, numbers[index])
             for index in indices
         ]
         tokens, num_known, lengths = padded(rows, model.device)
-        known = torch.arange(tokens.shape[1], device=model.device) < num_known[:, None]  # (B, L)
 
         def is_finished(
             lines: Int[Tensor, " A"], tokens: Int[Tensor, "A L"], starts: Tensor = num_known
         ) -> bool:
-            for start, line in zip(starts[lines].tolist(), tokens.tolist(), strict=True):
-                ids, is_at_end = decoded(model, line[start : start + num_new])
-                if not is_at_end and not is_decided(model.codec.decode(ids), settings.until):
-                    return False
-            return True
+            pairs = zip(tokens.tolist(), starts[lines].tolist(), strict=True)
+            return all(answer(line, start)[1] for line, start in pairs)
 
-        # Decode them.
-        stream = torch.tensor([row.number for row in rows], device=model.device)
         generated = generate(
             net,
             model.method,
             tokens,
-            known,
+            torch.arange(tokens.shape[1], device=model.device) < num_known[:, None],  # (B, L)
             decoding,
             seed,
-            rows=stream,
+            rows=torch.tensor([row.number for row in rows], device=model.device),
             lengths=lengths,
             stop=is_finished,
         )
-        for index, start, line in zip(
-            indices, num_known.tolist(), generated.tokens.tolist(), strict=True
-        ):
-            ids, _ = decoded(model, line[start : start + num_new])
-            texts[index] = before_stop(model.codec.decode(ids), settings.until)
+        pairs = zip(generated.tokens.tolist(), num_known.tolist(), strict=True)
+        texts |= zip(indices, (answer(*pair)[0] for pair in pairs), strict=True)
     return [texts[index] for index in range(len(contexts))]
-
-
-def decoded(model: TextModel, tokens: list[int]) -> tuple[list[int], bool]:
-    """Return (the tokens up to the first that ends the text or is masked, whether the text ends there)."""
-    ends = (model.codec.end, unwrap(model.net).mask_id)
-    length = next((index for index, token in enumerate(tokens) if token in ends), len(tokens))
-    return tokens[:length], model.codec.end in tokens[length : length + 1]
 
 
 class LatentTokensLM(TemplateLM):  # type: ignore[misc]
@@ -279,7 +270,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         self._device = self.model.device
         self.max_length = self.model.max_length
         self.tokenizer = self.model.codec.tokenizer
-        self.totals: dict[str, LikelihoodTotal] = {}
+        self.totals: dict[str, LikelihoodTotal] = defaultdict(LikelihoodTotal)
 
     @property
     def eot_token_id(self) -> int:
@@ -332,17 +323,21 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             info["off_distribution"] = True
         return info
 
+    def score(self, kind: str, pairs: Sequence[Pair], is_quiet: bool) -> list[ContinuationScore]:
+        """Return the likelihood of each continuation, with a progress bar of the type of request."""
+        with tqdm(total=len(pairs), desc=kind, disable=is_quiet) as progress:
+            return score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update)
+
     def _loglikelihood_tokens(
         self,
         requests: Sequence[tuple[tuple[str, str], list[int], list[int]]],
         disable_tqdm: bool = False,
     ) -> list[tuple[float, bool]]:
         pairs = [(context, tokens) for _, context, tokens in requests]
-        with tqdm(total=len(pairs), desc="loglikelihood", disable=disable_tqdm) as progress:
-            scores = score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update)
+        scores = self.score("loglikelihood", pairs, disable_tqdm)
         answers = []
         for (texts, _, tokens), score in zip(requests, scores, strict=True):
-            self.total("loglikelihood").add(score.nats, len(tokens), texts[1])
+            self.totals["loglikelihood"].add(score.nats, len(tokens), texts[1])
             answers.append((fmean(score.nats), score.is_greedy))
             self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
         return answers
@@ -355,21 +350,16 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         Each token is predicted once. Its context is at least one token, as for lm-eval's own
         models.
         """
+        kind = "loglikelihood_rolling"
         texts = [request.args[0] for request in requests]
         windows = [self.windows(text) for text in texts]
-        pairs = [pair for each in windows for pair in each]
-        with tqdm(total=len(pairs), desc="loglikelihood_rolling", disable=disable_tqdm) as progress:
-            scores = iter(
-                score_pairs(self.model, pairs, self.settings, self.batch_size, progress.update)
-            )
+        scores = iter(self.score(kind, [pair for each in windows for pair in each], disable_tqdm))
         answers = []
         for text, each in zip(texts, windows, strict=True):
             nats = tuple(map(sum, zip(*(next(scores).nats for _ in each), strict=True)))
-            self.total("loglikelihood_rolling").add(
-                nats, sum(len(tokens) for _, tokens in each), text
-            )
+            self.totals[kind].add(nats, sum(len(tokens) for _, tokens in each), text)
             answers.append(fmean(nats))
-            self.cache_hook.add_partial("loglikelihood_rolling", (text,), answers[-1])
+            self.cache_hook.add_partial(kind, (text,), answers[-1])
         return answers
 
     def windows(self, text: str) -> list[Pair]:
@@ -406,7 +396,3 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         for index, request in enumerate(requests):
             self.cache_hook.add_partial("generate_until", request.args, answers[index])
         return [answers[index] for index in range(len(requests))]
-
-    def total(self, kind: str) -> LikelihoodTotal:
-        """Return the total of a type of request."""
-        return self.totals.setdefault(kind, LikelihoodTotal())

@@ -15,15 +15,18 @@ from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 
 
-def attended_slots(input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Return which slots (B, S) are not padding."""
-    if attention_mask is None:
-        return torch.ones_like(input_ids, dtype=torch.bool)
-    return attention_mask.bool()
+def attended_slots(
+    net: Transformer, input_ids: Tensor, positions: Tensor | None, attention_mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the positions of slots, by default 0, 1, 2 and so on, and which slots (B, S) are not padding.
 
-
-def check_positions(net: Transformer, positions: Tensor, attended: Tensor) -> None:
-    """Raise ValueError if positions of slots (S) or (B, S) are out of range or occur twice in a row."""
+    Raises:
+        ValueError: positions are out of range or occur twice.
+    """
+    attended = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    attended = attended.bool()
+    if positions is None:
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
     ordered = positions.expand_as(attended).masked_fill(~attended, -1).sort(dim=1).values
     is_twice = (ordered.diff(dim=1) == 0) & (ordered[:, 1:] >= 0)
     is_outside = attended & ((positions < 0) | (positions >= net.max_length))
@@ -31,6 +34,7 @@ def check_positions(net: Transformer, positions: Tensor, attended: Tensor) -> No
         raise ValueError(
             f"position_ids: must be different and from 0 to {net.max_length - 1}. Cut the input."
         )
+    return positions.long(), attended
 
 
 def arranged_logits(
@@ -42,11 +46,8 @@ def arranged_logits(
         ValueError: positions are out of range or occur twice.
     """
     method = net.method
-    attended = attended_slots(input_ids, attention_mask)
-    if position_ids is None:
-        position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)
-    check_positions(net, position_ids, attended)
-    tokens, layout, slot_of = arrange(net, input_ids.long(), position_ids.long(), attended)
+    positions, attended = attended_slots(net, input_ids, position_ids, attention_mask)
+    tokens, layout, slot_of = arrange(net, input_ids.long(), positions, attended)
 
     # The logits of the arranged slots, in the order of the input.
     logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
@@ -131,8 +132,7 @@ def decode_masked(
         ValueError: padding is not at the end of a row, or the input is longer than those of
             training.
     """
-    attended = attended_slots(input_ids, attention_mask)
-    check_positions(net, torch.arange(input_ids.shape[1], device=input_ids.device), attended)
+    _, attended = attended_slots(net, input_ids, None, attention_mask)
     if (attended[:, 1:] & ~attended[:, :-1]).any():
         raise ValueError("attention_mask: padding must be at the end of a row")
     input_ids = input_ids.long()

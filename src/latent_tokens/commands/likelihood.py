@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from latent_tokens.checks import check_int
 from latent_tokens.commands.shared import ManyLatents, OwnMethod, Run
@@ -61,20 +61,6 @@ class Likelihood(OwnMethod):
     """Print JSON lines."""
 
 
-class LikelihoodRow(TypedDict):
-    """The likelihood of a text with one number of latent tokens."""
-
-    nats: list[float]  # per token, of each order
-    nats_per_token: float  # mean over orders
-    standard_error: float | None  # over orders; None for one
-    perplexity: float
-    ci95: tuple[float, float] | None  # of the perplexity, over sequences; None for one
-    bits_per_byte: float
-    sequences: int
-    tokens: int
-    bytes: int  # of the text of these tokens, without ends of document
-
-
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
     from latent_tokens.checkpoints.directory import check_fits, learned_text, model_of
@@ -90,8 +76,6 @@ def run_likelihood(command: Likelihood) -> int:
 
     # Read the model, its latent policy and the text.
     check_int("orders", command.orders, 1)
-    if command.num_sequences is not None:
-        check_int("num_sequences", command.num_sequences, 1)
     net = model_of(command.run, command.method, command.base)
     task = learned_text(find(command.run))
     check_fits(net, task)
@@ -113,10 +97,12 @@ def run_likelihood(command: Likelihood) -> int:
     for latents in command.latents or (None,):
         shown = shown_latents(net.method, Decoding(latents=latents))
         is_off = is_off_distribution(net.method, latents)
-        name = " ".join(
-            [f"{name_of(net.method)} n={labeled(shown, is_off)}", command.latent_policy or ""]
-        )
-        with counting(f"likelihood, {name.strip()}", None) as report:
+        name = f"{name_of(net.method)} n={labeled(shown, is_off)}"
+        label: dict[str, bool | str] = {"off_distribution": True} if is_off else {}
+        if command.latent_policy is not None:
+            name += f" {command.latent_policy}"
+            label["latent_policy"] = command.latent_policy
+        with counting(f"likelihood, {name}", None) as report:
             nats = nats_along_orders(
                 net,
                 examples,
@@ -130,12 +116,9 @@ def run_likelihood(command: Likelihood) -> int:
             )
         row = row_of(nats, examples, num_bytes(task, examples))
         if command.json:
-            label: dict[str, bool | str] = {"off_distribution": True} if is_off else {}
-            if command.latent_policy is not None:
-                label["latent_policy"] = command.latent_policy
             print(json.dumps({"latents": shown, **label, **row}), flush=True)
         else:
-            print(f"{name.strip()}: {in_words(row)}", flush=True)
+            print(f"{name}: {in_words(row)}", flush=True)
     return 0
 
 
@@ -148,16 +131,18 @@ def read_examples(command: Likelihood, task: Text, mask_id: int) -> Examples:
     from latent_tokens.evaluation.problems import read_split
     from latent_tokens.tasks.base import evenly
 
-    if (command.text is None) == (command.data is None):
-        raise ValueError("--text with --data: exactly one is needed, --text FILE or --data DIR")
-    if command.text is not None:
+    if command.text is not None and command.data is None:
         source = f"text={command.text}"
         examples = task.sequences(text_of(command.text))
-    elif command.data is not None:
+    elif command.data is not None and command.text is None:
         source = f"data={command.data}"
         examples = read_split(task, command.data, "test")
+    else:
+        raise ValueError("--text with --data: exactly one is needed, --text FILE or --data DIR")
     default = 64 if command.text is None else len(examples.tokens)
-    examples = examples.take(evenly(len(examples.tokens), command.num_sequences or default))
+    count = default if command.num_sequences is None else command.num_sequences
+    check_int("num_sequences", count, 0)
+    examples = examples.take(evenly(len(examples.tokens), count))
     if not len(examples.tokens):
         raise ValueError(
             f"{source}: is empty. Name a file with text, or a data set with a test split."
@@ -168,8 +153,14 @@ def read_examples(command: Likelihood, task: Text, mask_id: int) -> Examples:
     return examples
 
 
-def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> LikelihoodRow:
-    """Return the row of the nats (K, N) of N sequences along K orders, with `size` bytes of text."""
+def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> dict[str, Any]:
+    """Return the row of the nats (K, N) of N sequences along K orders, with `size` bytes of text.
+
+    nats: per token, of each order. nats_per_token: their mean.
+    standard_error: over orders, None for one.
+    ci95: interval of the perplexity over sequences, None for one.
+    bytes: of the text of these tokens, without ends of document.
+    """
     from latent_tokens.evaluation.text import perplexity
 
     tokens = examples.lengths - examples.known.sum(1)
@@ -189,16 +180,12 @@ def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> Likeliho
     }
 
 
-def in_words(row: LikelihoodRow) -> str:
+def in_words(row: dict[str, Any]) -> str:
     """Return a row in words."""
-    error = ""
-    interval = ""
+    words = f"{row['nats_per_token']:.4f} nats per token"
     if row["standard_error"] is not None:
-        error = f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
+        words += f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
+    words += f", perplexity {row['perplexity']:.2f}"
     if row["ci95"] is not None:
-        interval = f" ({row['ci95'][0]:.2f} - {row['ci95'][1]:.2f} over sequences)"
-    nats = f"{row['nats_per_token']:.4f} nats per token{error}"
-    perplexity = f"perplexity {row['perplexity']:.2f}{interval}"
-    return (
-        f"{nats}, {perplexity}, {row['bits_per_byte']:.3f} bits per byte, {row['tokens']:,} tokens"
-    )
+        words += " ({:.2f} - {:.2f} over sequences)".format(*row["ci95"])
+    return f"{words}, {row['bits_per_byte']:.3f} bits per byte, {row['tokens']:,} tokens"

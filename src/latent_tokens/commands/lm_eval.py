@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from latent_tokens import processes
 from latent_tokens.checks import did_you_mean, one_line
-from latent_tokens.commands.shared import OwnMethod, Run
+from latent_tokens.commands.shared import OwnMethod, Run, check_outputs
 from latent_tokens.configs import NumLatents
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ def run_lm_eval(command: LmEval) -> int:
         )
     if not command.tasks:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
-    if command.out is not None and (
-        command.out.is_dir() or not command.out.absolute().parent.is_dir()
-    ):
-        raise ValueError(f"out={command.out}: is not a file in a directory that exists. Name one.")
+    check_outputs({".json": command.out}, replace=True)
     try:
         from lm_eval import simple_evaluate
         from lm_eval.utils import handle_non_serializable, make_table
@@ -141,11 +138,9 @@ def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager
     manager = TaskManager(include_path=None if include_path is None else str(include_path))
     for task in tasks:
         if task not in manager.all_tasks:
-            hint = (
-                did_you_mean(task, manager.all_tasks)
-                or ". Add --include-path with a directory of tasks."
-            )
-            raise ValueError(f"tasks={one_line(task, 100)}: not a task of lm-eval{hint}")
+            hint = did_you_mean(task, manager.all_tasks)
+            fix = hint or ". Add --include-path with a directory of tasks."
+            raise ValueError(f"tasks={one_line(task, 100)}: not a task of lm-eval{fix}")
     return manager
 
 
@@ -157,11 +152,10 @@ def likelihood_lines(info: dict[str, Any]) -> list[str]:
     latents = labeled(info["latents"], info.get("off_distribution", False))
     lines = []
     for kind, row in info["likelihood"].items():
-        settings = f"{info['method']} n={latents}, {info['order']}{orders}"
-        half = row["nats_per_token_half_interval"]
-        bits_half = row["bits_per_byte_half_interval"]
-        nats = f"{row['nats_per_token']:.4f}" + ("" if half is None else f" ± {half:.4f}")
-        bits = f"{row['bits_per_byte']:.4f}" + ("" if bits_half is None else f" ± {bits_half:.4f}")
-        counts = f"{row['tokens']:,} tokens of {row['requests']:,} requests"
-        lines.append(f"{kind}, {settings}: {nats} nats per token, {bits} bits per byte, {counts}")
+        line = f"{kind}, {info['method']} n={latents}, {info['order']}{orders}: "
+        for name in ("nats_per_token", "bits_per_byte"):
+            half = row[f"{name}_half_interval"]
+            interval = "" if half is None else f" ± {half:.4f}"
+            line += f"{row[name]:.4f}{interval} {name.replace('_', ' ')}, "
+        lines.append(f"{line}{row['tokens']:,} tokens of {row['requests']:,} requests")
     return lines

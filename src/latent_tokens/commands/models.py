@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from latent_tokens.checks import check_out, check_package, first_line
+from latent_tokens.checks import check_out
 from latent_tokens.commands.shared import OwnMethod, Run
 from latent_tokens.sizes import LONGEST
 
@@ -214,26 +213,20 @@ def fetch_source(source: str) -> Path:
 
     Raise ValueError if it is neither.
     """
+    from latent_tokens.checkpoints.hub import TOKENIZER_FILES, fetch, is_name
+    from latent_tokens.checkpoints.hugging_face import FILES
+
     path = Path(source)
     if path.exists():
         return path
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", source) is None or path.suffix == ".ckpt":
-        raise ValueError(
-            f"source={source}: not found. "
-            "Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)."
-        )
-    from huggingface_hub import snapshot_download
-
-    from latent_tokens.checkpoints.hub import TOKENIZER_FILES
-    from latent_tokens.checkpoints.hugging_face import FILES
-
-    try:
-        return Path(snapshot_download(source, allow_patterns=[*FILES, *TOKENIZER_FILES]))
-    except Exception as error:
-        raise ValueError(
-            f"source={source}: is not a directory, "
-            f"and cannot be fetched from the Hugging Face Hub ({first_line(error)})"
-        ) from None
+    reason = ""
+    if is_name(source) and path.suffix != ".ckpt":
+        try:
+            return fetch(source, files=(*FILES, *TOKENIZER_FILES))
+        except ValueError as error:
+            reason = f" ({error})"
+    fix = "Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)."
+    raise ValueError(f"source={source}: not found{reason}. {fix}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from latent_tokens.storage import write_atomic
 if TYPE_CHECKING:
     from latent_tokens.evaluation.report import Measurement
 
-HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
-            "95% interval", "tokens")  # fmt: skip
 PROTOCOL = "protocol"  # the last heading, if a measurement followed one
+HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
+            "95% interval", "tokens", PROTOCOL)  # fmt: skip
 NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "tokens"}  # aligned at the right
 
 
@@ -53,34 +53,33 @@ def run_results(command: Results) -> int:
     if command.csv is not None:
         write_atomic({command.csv: as_csv(rows).encode()})
         print(command.csv)
-    else:
-        lines: list[Sequence[str]] = [HEADINGS, *map(cells, rows)]
-        if any(row.get(PROTOCOL) for row in rows):
-            protocols = [PROTOCOL, *(str(row.get(PROTOCOL) or "") for row in rows)]
-            lines = [(*line, protocol) for line, protocol in zip(lines, protocols, strict=True)]
-        print(aligned(lines))
+        return 0
+    lines = [HEADINGS, *map(cells, rows)]
+    if not any(row.get(PROTOCOL) for row in rows):
+        lines = [line[:-1] for line in lines]
+    print(aligned(lines))
     return 0
 
 
-def cells(row: Measurement) -> list[str]:
+def cells(row: Measurement) -> tuple[str, ...]:
     """Return the cells of a line. A missing value is empty."""
     from latent_tokens.evaluation.rows import SHARES, labeled, with_noise
 
     names = ("run", "task", "method", "size", "train_seed", "train_steps")
     is_share = row["metric"] in SHARES
     number = "{:.1f}" if is_share else "{:.4g}"
-    return [
+    interval = "" if row["ci_low"] is None else f"{number} - {number}"
+    return (
         *("" if row.get(name) is None else str(row[name]) for name in names),
         with_noise(str(row["order"]), float(row.get("confidence_noise") or 0)),
         str(row["candidates_setting"]),
         labeled(str(row["latents_setting"]), bool(row.get("off_distribution"))),
         f"{row['metric']} %" if is_share else str(row["metric"]),
         number.format(row["value"]),
-        ""
-        if row["ci_low"] is None
-        else f"{number} - {number}".format(row["ci_low"], row["ci_high"]),
+        interval.format(row["ci_low"], row["ci_high"]),
         f"{row['relative_cost']:.2f}x",
-    ]
+        str(row.get(PROTOCOL) or ""),
+    )
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:

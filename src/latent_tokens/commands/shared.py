@@ -94,9 +94,9 @@ def check_outputs(outputs: Mapping[str, Path | None], replace: bool) -> None:
     for ending, path in outputs.items():
         if path is None:
             continue
-        if path.is_dir() or (path.exists() and not replace):
+        if path.is_dir() or path.suffix.lower() != ending:
+            raise ValueError(f"{path}: must end with {ending}, and be a file. Choose another name.")
+        if path.exists() and not replace:
             raise ValueError(f"{path}: exists. Choose another name, or add --replace.")
         if not path.absolute().parent.is_dir():
             raise ValueError(f"{path}: its directory does not exist. Create it first.")
-        if path.suffix.lower() != ending:
-            raise ValueError(f"{path}: must end with {ending}. Choose another name.")

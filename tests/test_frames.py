@@ -17,7 +17,7 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.page.document import page_with
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
-from latent_tokens.trace.boards import view
+from latent_tokens.trace.boards import EXAMPLES, examples, view
 from latent_tokens.trace.drawing import moments, strip
 from latent_tokens.trace.examples import EXAMPLES, examples, measured
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
@@ -368,37 +368,6 @@ def test_trace_writes_what_is_asked_for_and_writes_over_nothing(tmp_path, capsys
     ] * 2
     assert said.splitlines()[1].startswith("sudoku-6-mdm: ")
     assert files["-o"].read_bytes() != before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "captioned"),
-    [
-        (["--latents", "all", "--compare", "0", "--candidates", "4"], True),
-        (["--latents", "all", "--compare", "0"], False),  # k = 8: not the setting that it was chosen by
-        (["--latents", "all", "--compare", "0", "--candidates", "4", "--seed", "1"], False),
-        (["--latents", "all", "--candidates", "4"], False),
-    ],
-)
-def test_trace_captions_an_example_in_its_own_setting_only(tmp_path, capsys, arguments, captioned):
-    record = measured()["sudoku-6"]
-    assert (
-        main(
-            [
-                "trace",
-                "sudoku-6-scdm",
-                record["examples"][0]["puzzle"],
-                *arguments,
-                "-o",
-                str(tmp_path / "a.html"),
-            ]
-        )
-        == 0
-    )
-    caption = f"wrong with none, like {record['gained']} of {record['puzzles']} generated puzzles"
-    assert (caption in capsys.readouterr().out) is captioned
-    page = (tmp_path / "a.html").read_text()
-    recorded = re.search(r'id="recorded">(.*?)</script>', page, re.S)[1]
-    assert (caption in json.loads(recorded)["caption"]) is captioned
 
 
 @pytest.mark.parametrize(

@@ -572,20 +572,15 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
 
     Raise ValueError if the shape is neither.
     """
-    parts = re.fullmatch(
-        r"([a-z]+):([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?::([1-9][0-9]{0,5}))?", shape
-    )
-    if parts is None or parts[1] not in SIZES:
+    number = "([1-9][0-9]{0,5})"
+    parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}(?::{number})?", shape)
+    if parts is None or int(parts[4] or parts[3]) < int(parts[3]):
         raise ValueError(
-            f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, with SIZE one of {', '.join(SIZES)}"
+            f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, or "
+            f"SIZE:BATCHxLENGTH:PADDED with PADDED the longer. SIZE is one of {', '.join(SIZES)}."
         )
-    length, padded = int(parts[3]), int(parts[4] or parts[3])
-    if padded < length:
-        raise ValueError(
-            f"train={shape}: {length} positions cannot be padded to {padded}: "
-            "must be SIZE:BATCHxLENGTH:PADDED with PADDED the longer"
-        )
-    return cast(SizeName, parts[1]), int(parts[2]), length, padded
+    size, batch, length, padded = parts.groups()
+    return cast(SizeName, size), int(batch), int(length), int(padded or length)
 
 
 @dataclass(frozen=True)

@@ -60,20 +60,15 @@ def run_data(command: Data) -> int:
         sizes += f" sequences of {manifest['tokens']:,} different tokens"
     lines = [sizes + (f". Left out: {', '.join(counts)}" if counts else "")]
     if manifest.get("not_read"):
-        kinds = ".txt, .md, .rst, .text and files without a suffix"
         lines.append(
-            f"not read: {manifest['not_read']:,} files. A directory is searched for {kinds}. "
-            "Name a .jsonl file itself."
+            f"not read: {manifest['not_read']:,} files. A directory is searched for .txt, .md, "
+            ".rst, .text and files without a suffix. Name a .jsonl file itself."
         )
     for split, num_requested in manifest.get("smaller_than_asked", {}).items():
-        lines.append(
-            f"{split} has fewer than {num_requested:,} examples: there are no more different ones"
-        )
+        lines.append(f"{split} has fewer than {num_requested:,} examples: there are no more")
     for split in SPLITS if "tokens" in manifest else ():
         if split not in manifest["splits"] and getattr(config, f"num_{split}") != 0:
-            lines.append(
-                f"{split}: empty, there are too few documents. Use more text, or shorter documents."
-            )
+            lines.append(f"{split}: empty, there are too few documents. Use more text.")
     lines += [f"left out: {bad}" for bad in manifest.get("bad_rows", [])]
     for line in lines:
         CONSOLE.print(line, highlight=False, soft_wrap=True)

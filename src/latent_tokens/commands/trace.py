@@ -61,8 +61,7 @@ def run_trace(command: Trace) -> int:
 
     # Check the names of the files.
     outputs = {".html": command.out, ".png": command.png}
-    named = [path for path in outputs.values() if path is not None]
-    if not named:
+    if command.out is None and command.png is None:
         raise ValueError(
             "nothing to write: name a page (-o trace.html) or a picture (--png trace.png)"
         )
@@ -71,11 +70,9 @@ def run_trace(command: Trace) -> int:
     # Decode, and write the files.
     decodes = decodes_of(command)
     traces = [trace(request) for request in decodes]
-    models = [request.model for request in decodes]
-    caption = caption_of(decodes)
     files = {}
     if command.out is not None:
-        files[command.out] = page_with(traces, caption, models).encode()
+        files[command.out] = page_with(traces, "", [request.model for request in decodes]).encode()
     if command.png is not None:
         files[command.png] = strip(traces)
     write_atomic(files)
@@ -91,47 +88,8 @@ def run_trace(command: Trace) -> int:
         is_off = settings.get("off_distribution", False)
         number = latents_in_words(settings["latents"], settings["candidates"], is_off)
         print(f"{start['model']}: {verdict}, {cost}, {number}")
-    print(*([caption] if caption else []), *named, sep="\n")
+    print(*files, sep="\n")
     return 0
-
-
-def caption_of(decodes: list[DecodeRequest]) -> str:
-    """Return how the puzzle was chosen, or "".
-
-    It is "" unless the puzzle is an example of these weights and the decodes have the settings of
-    its choice.
-    """
-    from latent_tokens.evaluation.settings import shown_candidates, shown_latents
-    from latent_tokens.trace.examples import chosen, measured_for
-
-    first = decodes[0]
-    folder = first.model.net.folder
-    record = (
-        None if folder is None else measured_for(first.model.task, folder / "model.safetensors")
-    )
-    if record is None or any(request.model.name != first.model.name for request in decodes):
-        return ""
-    known = first.problem.known[0]
-    tokens = first.problem.tokens[0]
-    puzzle = "".join(
-        str(token + 1) if given else "."
-        for token, given in zip(tokens.tolist(), known.tolist(), strict=True)
-    )
-    kinds = {example["puzzle"]: example["kind"] for example in record["examples"]}
-    settings = {
-        (
-            shown_candidates(request.model.net.method, request.decoding),
-            request.order,
-            request.decoding.temperature,
-            request.setting.seed,
-        )
-        for request in decodes
-    }
-    latents = {shown_latents(request.model.net.method, request.decoding) for request in decodes}
-    has_settings = settings == {(record["candidates"], "top_prob", 0.0, record["seed"])}
-    if puzzle not in kinds or not has_settings or latents != {0, "all"}:
-        return ""
-    return chosen(kinds[puzzle], record)
 
 
 def decodes_of(command: Trace) -> list[DecodeRequest]:
@@ -143,13 +101,10 @@ def decodes_of(command: Trace) -> list[DecodeRequest]:
     sampling = command.config(SamplingConfig)
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        model = LoadedModel(
-            run,
-            opened(run, command.method, command.base),
-            solvable(run, learned_task(find(run), command.task)),
-        )
-        setting = replace(sampling, latents=latents)
-        return DecodeRequest(model, model.task.encode(puzzle_text(command.puzzle)), setting)
+        task = solvable(run, learned_task(find(run), command.task))
+        model = LoadedModel(run, opened(run, command.method, command.base), task)
+        problem = task.encode(puzzle_text(command.puzzle))
+        return DecodeRequest(model, problem, replace(sampling, latents=latents))
 
     first = request_of(command.run, sampling.latents)
     if command.compare is None:

@@ -74,14 +74,13 @@ def configs_of(command: Train) -> list[TrainConfig]:
     for name in ("num_train", "num_validation"):
         value = getattr(command, name)
         if command.data is not None and value != getattr(TrainConfig, name):
-            problem = "the data set has its own examples"
             raise ValueError(
-                f"{name}={value} with data={command.data}: {problem}. Leave one of the two out."
+                f"{name}={value} with data={command.data}: the data set has its own examples. "
+                "Leave one of the two out."
             )
     sizes = command.size or (DEFAULT_SHAPE["size"] if command.start is None else None,)
-    several = {
-        name: each for name, each in (("size", sizes), ("seed", command.seed)) if len(each) > 1
-    }
+    several = {"size": sizes, "seed": command.seed}
+    several = {name: each for name, each in several.items() if len(each) > 1}
     for name, each in several.items():
         if len(set(each)) < len(each):
             raise ValueError(f"{name}={each}: must be different values.")

@@ -17,9 +17,9 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.page.document import page_with
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
-from latent_tokens.trace.boards import EXAMPLES, examples, view
+from latent_tokens.trace.boards import view
 from latent_tokens.trace.drawing import moments, strip
-from latent_tokens.trace.examples import EXAMPLES, examples, measured
+from latent_tokens.trace.examples import EXAMPLES, examples
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 PUZZLE = EXAMPLES[4][1]

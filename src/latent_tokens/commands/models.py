@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from latent_tokens.checks import check_out
+from latent_tokens.checks import check_out, check_package
 from latent_tokens.commands.shared import OwnMethod, Run
 from latent_tokens.sizes import LONGEST
 

@@ -35,6 +35,7 @@ from latent_tokens.core.decoding import DecodingSettings
 from latent_tokens.core.selection import select
 from latent_tokens.core.state import start
 from latent_tokens.network.fast import FastCandidateLogits
+from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 
 VOCAB, LENGTH = 7, 12
 LENGTHS = torch.tensor([12, 12, 8, 12, 4, 10])
@@ -306,6 +307,15 @@ def test_evaluation_sweeps_rules_and_names_them():
     assert rows[0]["forward_passes_mean"] < rows[1]["forward_passes_mean"] == 36
     (bound,) = model.evaluate(candidates="all", entropy_bound=1, num_samples=4).rows
     assert (bound["order"], bound["entropy_bound"], bound["paper_cost"]) == ("entropy", 1, None)
+
+
+def test_model_of_transformers_takes_a_rule():
+    model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-mdm")
+    board = torch.full((2, 36), 6)
+    out = model.generate(board, candidates="all", threshold=0.9)
+    samples = load("sudoku-6-mdm").generate(num_samples=2, candidates="all", threshold=0.9)
+    assert out.nfe == samples.forward_passes < 36
+    assert (out.sequences.numpy() == samples.tokens).all()
 
 
 def test_own_functions_are_measured_and_named():

@@ -45,6 +45,9 @@ class Trace(Command, SamplingConfig, OwnCode):
     # The page decodes again with other n, and knows the settings above only.
     latent_policy: None = field(init=False, default=None)
     tokens_per_step: None = field(init=False, default=None)
+    threshold: None = field(init=False, default=None)
+    entropy_bound: None = field(init=False, default=None)
+    factor: None = field(init=False, default=None)
     top_p: None = field(init=False, default=None)
     refresh: bool = field(init=False, default=True)
     confidence_noise: None = field(init=False, default=None)

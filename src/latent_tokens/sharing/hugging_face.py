@@ -212,6 +212,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         candidates: NumCandidates | None = None,
         order: str | None = None,
         tokens_per_step: int | None = None,
+        threshold: float | None = None,
+        entropy_bound: float | None = None,
+        factor: float | None = None,
         temperature: float | None = None,
         top_p: float | None = None,
         seed: int = 0,
@@ -230,6 +233,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             candidates: the number of candidates (k), "all" or "growing".
             order: top_prob, margin, entropy, uniform, left_to_right or blockwise:N.
             tokens_per_step: tokens decoded per step.
+            threshold, entropy_bound, factor: decode every candidate of which the network is sure, as
+                `Decoding` does.
             temperature: sampling temperature. 0 takes the most likely token.
             top_p: nucleus of the samples.
             seed: seed of the samples.
@@ -248,6 +253,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             candidates=candidates,
             order=order,
             tokens_per_step=tokens_per_step,
+            threshold=threshold,
+            entropy_bound=entropy_bound,
+            factor=factor,
             temperature=temperature,
             top_p=top_p,
             seed=seed,

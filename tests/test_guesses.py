@@ -13,7 +13,6 @@ from latent_tokens import (
     TASKS,
     DataConfig,
     Decoding,
-    DiffusionCollator,
     EvalConfig,
     TrainConfig,
     Transformer,
@@ -25,7 +24,6 @@ from latent_tokens import (
     load_data,
     loss,
     make_data,
-    train,
 )
 
 TASK = TASKS["sudoku-4"]
@@ -53,12 +51,12 @@ def test_transformer_has_a_device(net):
     assert net.to("meta").device.type == "meta"
 
 
-@pytest.mark.parametrize(("name", "fix"), [("generate", "generate(net, ...)"), ("task", "load(NAME).task")])
-def test_transformer_names_what_load_has(net, name, fix):
-    with pytest.raises(AttributeError) as error:
-        getattr(net, name)
-    assert fix in str(error.value)
-    assert not hasattr(net, name)
+def test_transformer_names_what_load_has(net):
+    for name, fix in (("generate", "generate(net, ...)"), ("task", "load(NAME).task")):
+        with pytest.raises(AttributeError) as error:
+            getattr(net, name)
+        assert fix in str(error.value)
+        assert not hasattr(net, name)
 
 
 def test_generate_has_defaults_for_method_decoding_and_seed(net):
@@ -76,24 +74,6 @@ def test_generate_takes_fields_of_decoding_by_name(net):
         generate(net, SCDM, TOKENS, KNOWN, latent=4)
 
 
-WRONG = {
-    "method=str: must be a Method. Use generate(net, net.method, tokens, known), or load": ("1.....3",),
-    "method=Examples: must be a Method.": (TASK.encode("1" + "." * 15),),
-    "method=Tensor: must be a Method.": (TOKENS, KNOWN),
-    "method=scdm: must be a Method. Use METHODS['scdm'].": ("scdm", TOKENS, KNOWN),
-    "tokens=NoneType: must be a tensor. Use generate(net, net.method": (),
-    "known=NoneType: must be a tensor.": (SCDM, TOKENS),
-    "tokens=ndarray: must be a tensor. Use torch.as_tensor": (SCDM, TOKENS.numpy(), KNOWN),
-    "known of torch.int64: must be torch.bool. Use known.bool().": (SCDM, TOKENS, KNOWN.long()),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_generate_names_what_to_write(net, message):
-    with refused(message):
-        generate(net, *WRONG[message])
-
-
 def test_generate_without_a_method_names_it():
     net = Transformer("pico", 4, 16)
     with pytest.raises(ValueError, match=r"method=None: the net has no method. Use one of METHODS"):
@@ -105,11 +85,6 @@ def test_loss_without_a_generator_draws_from_that_of_torch(net):
     torch.manual_seed(3)
     assert loss(net, SCDM, TOKENS, KNOWN) == expected
     assert loss(net, SCDM, TOKENS, KNOWN) != expected
-
-
-def test_loss_refuses_known_of_integers(net):
-    with refused("known of torch.int64: must be torch.bool"):
-        loss(net, SCDM, TOKENS, KNOWN.long())
 
 
 @pytest.mark.parametrize("latents", [(0, 4), [0, 4]])
@@ -159,19 +134,6 @@ def test_tasks_are_taken_by_name(net):
         dataset("sudoku-44", "train", 8)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: DiffusionCollator("scdm", mask_id=4), "Use METHODS['scdm']"),
-        (lambda: train(3, "scdm"), "task=3: must be a task, or its name"),
-        (lambda: TrainConfig("sudoku-4", "scdm", start=TASK), "must be a path"),
-    ],
-)
-def test_values_of_another_type_are_refused(call, message):
-    with refused(message):
-        call()
-
-
 def test_fit_takes_names_and_settings(tmp_path):
     settings = {"steps": 1, "size": "pico", "batch_size": 4, "num_train": 16, "num_validation": 4}
     run = fit("sudoku-4", "scdm", out=str(tmp_path / "run"), **settings)
@@ -180,21 +142,6 @@ def test_fit_takes_names_and_settings(tmp_path):
     assert from_pretrained(tmp_path / "other").method == METHODS["sidm"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "settings", "message"),
-    [
-        ((TrainConfig("sudoku-4", "scdm"),), {"train": TASK.generate(4, seed=0)}, "setting=train: must be"),
-        ((TrainConfig("sudoku-4", "scdm"), "mdm"), {}, "Use METHODS['mdm']"),
-        (("sudoku-4",), {}, "Use fit('sudoku-4', METHOD)"),
-    ],
-)
-def test_fit_names_what_to_write(arguments, settings, message):
-    with refused(message):
-        fit(*arguments, **settings)
-
-
 def test_names_of_tasks_in_errors_include_text():
-    with pytest.raises(ValueError, match=r"task=txt: must be one of .*, text. Did you mean text"):
-        TASKS["txt"]
-    with pytest.raises(ValueError, match=r"task=text: .* Use Text\(length=256\)"):
+    with refused("Use Text(length=256)"):
         TASKS["text"]

@@ -5,6 +5,7 @@ import torch
 import transformers
 from torch.nn.attention.flex_attention import create_block_mask
 
+from helpers.refusals import refused
 from helpers.tiny_models import DECODERS, ENCODERS, VOCAB, WITH_WINDOW, tiny_model
 from latent_tokens import (
     METHODS,
@@ -245,48 +246,41 @@ def test_likelihood_in_one_pass_is_that_of_the_steps(tokens):
     assert difference(logits.gather(1, tokens.gather(1, order[:, -1:])), nats[:, -1:]) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("mask_id", "message"),
-    [
-        (VOCAB, "mask_id=12: the vocabulary has 12 tokens. Use the id of a reserved one, or None"),
-        (-1, "mask_id=-1: the vocabulary has 12 tokens"),
-        (1, "mask_id=1: is the bos token of the model. Use the id of a reserved one, or None"),
-        (2, "mask_id=2: is the eos token of the model."),
-    ],
-)
-def test_mask_id_that_is_not_free_is_refused(mask_id, message):
-    model = tiny_model("llama", eos_token_id=[2, 5])
-    with pytest.raises(ValueError, match=message):
-        HuggingFaceDenoiser(model, mask_id)
+REFUSED = [  # the model, arguments of the adapter, and what the error names
+    ({}, (VOCAB,), "mask_id=12: the vocabulary has 12 tokens. Use the id of a reserved one, or None"),
+    ({}, (-1,), "mask_id=-1: the vocabulary has 12 tokens"),
+    ({}, (1,), "mask_id=1: is the bos token of the model"),
+    ({"eos_token_id": [2, 5]}, (2,), "mask_id=2: is the eos token of the model"),
+    ({}, (MASK, "shifted"), "mask_id=11: a shifted readout has the BOS token for MASK"),
+    ({}, (MASK, "left_of"), "readout=left_of: must be one of in_place"),
+    # GPT-2 sets 50256 by default, also for a smaller vocabulary
+    ({"bos_token_id": VOCAB, "eos_token_id": None}, (None, "shifted"), "the model has no BOS token"),
+]
+
+
+@pytest.mark.parametrize(("changes", "arguments", "part"), REFUSED)
+def test_adapter_that_does_not_suit_the_model_is_refused(changes, arguments, part):
+    model = tiny_model("llama", **changes)
+    with refused(part):
+        HuggingFaceDenoiser(model, *arguments)
     assert model.get_input_embeddings().num_embeddings == VOCAB
 
 
 def test_network_that_is_not_tested_is_refused():
     settings = {"hidden_size": 8, "num_hidden_layers": 1, "vocab_size": VOCAB}
     bloom = transformers.BloomForCausalLM(transformers.BloomConfig(n_head=2, **settings))
-    with pytest.raises(ValueError, match="model=BloomForCausalLM: not a language model that is tested"):
-        HuggingFaceDenoiser(bloom, MASK)
-    with pytest.raises(ValueError, match="model=LlamaModel: not a language model that is tested"):
-        HuggingFaceDenoiser(tiny_model("llama").model, MASK)
+    for model in (bloom, tiny_model("llama").model):
+        with refused(f"model={type(model).__name__}: not a language model that is tested"):
+            HuggingFaceDenoiser(model, MASK)
     model = tiny_model("llama")
     model.config._attn_implementation = "flash_attention_2"
-    with pytest.raises(ValueError, match="attn_implementation=flash_attention_2: must be one of sdpa, eager"):
+    with refused("attn_implementation=flash_attention_2: must be one of sdpa, eager"):
         HuggingFaceDenoiser(model, MASK)
-
-
-def test_readout_that_does_not_suit_the_model_is_refused():
-    with pytest.raises(ValueError, match="mask_id=11: a shifted readout has the BOS token for MASK"):
-        HuggingFaceDenoiser(tiny_model("llama"), MASK, "shifted")
-    for token in (None, VOCAB):  # GPT-2 sets 50256 by default, also for a smaller vocabulary
-        with pytest.raises(ValueError, match="the model has no BOS token"):
-            HuggingFaceDenoiser(tiny_model("llama", bos_token_id=token, eos_token_id=token), None, "shifted")
     several_ends = tiny_model("llama", bos_token_id=None, eos_token_id=[2, 3])
     assert HuggingFaceDenoiser(several_ends, None, "shifted").bos_id == 2
-    with pytest.raises(ValueError, match="readout=left_of: must be one of in_place"):
-        HuggingFaceDenoiser(tiny_model("llama"), MASK, "left_of")
 
 
 def test_position_past_the_models_last_is_refused(tokens):
     net = HuggingFaceDenoiser(tiny_model("gpt2", max_position_embeddings=LENGTH - 1), MASK)
-    with pytest.raises(ValueError, match="position 8: the model has 8 positions"):
+    with refused("position 8: the model has 8 positions"):
         net(tokens, positions(), natural_mask("gpt2"))

@@ -21,26 +21,12 @@ from latent_tokens import DataConfig, make_data, processes
 from latent_tokens.cli import main
 
 pytestmark = pytest.mark.slow
-TRAIN = [
-    "train",
-    "sudoku-4",
-    "--size",
-    "pico",
-    "--batch-size",
-    "22",
-    "--num-train",
-    "100",
-    "--num-validation",
-    "20",
-    "--evaluate-every",
-    "25",
-    "--schedule",
-    "constant",
-    "--lr",
-    "1e-3",
-    "--precision",
-    "fp32",
-]
+OPTIONS = (
+    "sudoku-4 --size pico --batch-size 22 --num-train 100 --num-validation 20 "
+    "--evaluate-every 25 --schedule constant --lr 1e-3 --precision fp32"
+)
+TRAIN = ["train", *OPTIONS.split()]
+ADAPT = "--precision fp32 --steps 6 --batch-size 6 --evaluate-every 3 --lr 1e-2 --warmup 1"
 
 
 def torchrun(count, *arguments):
@@ -154,20 +140,7 @@ def adapt(tmp_path_factory):
         (folder / f"{number}.txt").write_text(f"{number} cats and {number + 1} dogs ran.")
     data = make_data(DataConfig("text", folder / "data", source=str(folder), length=12, tokenizer="bytes"))
     tiny_model("llama", vocab_size=257).save_pretrained(folder / "base")
-    base = ["train", "text", "esolm", "--from", folder / "base", "--data", data, "--precision", "fp32"]
-    return [
-        *base,
-        "--steps",
-        "6",
-        "--batch-size",
-        "6",
-        "--evaluate-every",
-        "3",
-        "--lr",
-        "1e-2",
-        "--warmup",
-        "1",
-    ]
+    return ["train", "text", "esolm", "--from", folder / "base", "--data", data, *ADAPT.split()]
 
 
 @pytest.mark.parametrize("adapter", [["--lora", "2", "--gradient-checkpointing"], []], ids=["lora", "full"])
@@ -252,24 +225,10 @@ def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = os.environ | {
-        "PATH": path,
-        "SLURM_JOB_ID": "7",
-        "SLURM_JOB_NODELIST": "here",
-        "MASTER_PORT": free_port(),
-    }
-    command = [
-        "bash",
-        str(ROOT / "scripts" / "train.slurm"),
-        *TRAIN,
-        "scdm",
-        "--steps",
-        "200",
-        "--out",
-        "run",
-        "--save-every",
-        "1",
-    ]
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "here", "MASTER_PORT": free_port()}
+    environment = os.environ | {"PATH": path, **job}
+    asked = [*TRAIN, "scdm", "--steps", "200", "--out"]
+    command = ["bash", str(ROOT / "scripts" / "train.slurm"), *asked, "run", "--save-every", "1"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as job:
         while not list((tmp_path / "run").glob("state-*")):
             time.sleep(0.02)
@@ -278,19 +237,7 @@ def test_slurm_job_saves_and_is_requeued_on_a_signal(one, tmp_path):
         said = job.communicate(timeout=120)[1]
     assert job.returncode == 75, said
     assert (tmp_path / "requeued").read_text() == "requeue 7\n"
-    together(
-        2,
-        *TRAIN,
-        "scdm",
-        "--steps",
-        "200",
-        "--out",
-        tmp_path / "run",
-        "--save-every",
-        "200",
-        "--resume",
-        "auto",
-    )
+    together(2, *asked, tmp_path / "run", "--save-every", "200", "--resume", "auto")
     assert_same_losses(tmp_path / "run", one, 200)
 
 

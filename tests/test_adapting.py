@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from helpers.refusals import refused
 from helpers.runs import checkpoints, description, stop_at, tiny_run
 from helpers.tiny_models import tiny_model
 from latent_tokens import (
@@ -64,6 +65,7 @@ def bases(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bases")
     for family, vocab_size in MASK.items():
         tiny_model(family, vocab_size=vocab_size).save_pretrained(folder / family)
+    tiny_model("llama", vocab_size=100).save_pretrained(folder / "small")
     return folder
 
 
@@ -156,8 +158,7 @@ def test_autoregressive_run_keeps_its_embeddings(data, bases, tmp_path):
 
 def test_given_model_without_mask_is_refused(data, tmp_path):
     net = HuggingFaceDenoiser(tiny_model("llama", vocab_size=MASK["llama"]), None, readout="shifted")
-    message = r"with readout=shifted it has no MASK, and esolm needs one. Use readout=in_place"
-    with pytest.raises(ValueError, match=message):
+    with refused("it has no MASK, and esolm needs one. Use readout=in_place"):
         fit(config_of(tmp_path / "run", data, None), net=net)
 
 
@@ -167,46 +168,36 @@ def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path):
     assert (net.readout, net.bos_id, net.mask_id, net.model.config.vocab_size) == ("in_place", None, 260, 261)
 
 
-@pytest.mark.parametrize(
-    ("family", "changes", "message"),
-    [
-        ("llama", {"mask": 97}, r"mask=97: is a token of the data set. Use a reserved one, or mask=new"),
-        ("llama", {"mask": 2}, r"^mask=2: is the eos token of the model. Use .*, or mask=new"),
-        ("llama", {"mask": 999}, r"^mask=999: the vocabulary has 260 tokens"),
-        ("llama", {"mask": "<mask>"}, r"^mask=<mask>: .*tokenizer.json cannot be read .* or mask='new'"),
-        ("llama", {"mask": 5, "method": "arm"}, r"^mask=5: arm has the BOS token for MASK. Leave mask out"),
-        ("llama", {"size": "tiny"}, r"size=tiny: .* has its own network. Leave it out"),
-        ("llama", {"dropout": 0.1}, r"dropout=0.1: .* has its own network"),
-        ("nowhere", {}, r"not found"),
-        (None, {"mask": 5}, r"mask=5: is for a model of transformers. Name one with start=FOLDER"),
-    ],
-)
-def test_adaptation_that_is_not_possible_is_refused(data, bases, tmp_path, family, changes, message):
+REFUSED = [  # the base, changes of the config, and what the error names
+    ("llama", {"mask": 97}, "mask=97: is a token of the data set. Use a reserved one, or mask=new"),
+    ("llama", {"mask": 2}, "mask=2: is the eos token of the model"),
+    ("llama", {"mask": 999}, "mask=999: the vocabulary has 260 tokens"),
+    ("llama", {"mask": "<mask>"}, "Use the id of a token, or mask='new'"),
+    ("llama", {"mask": 5, "method": "arm"}, "mask=5: arm has the BOS token for MASK. Leave mask out"),
+    ("llama", {"size": "tiny"}, "size=tiny: is not for "),
+    ("llama", {"dropout": 0.1}, "dropout=0.1: is not for "),
+    ("nowhere", {}, "not found"),
+    ("small", {}, "net.vocab_size=100: must be at least 257 for text"),
+    (None, {"mask": 5}, "mask=5: is for a model of transformers. Name one with start=FOLDER"),
+]
+
+
+@pytest.mark.parametrize(("family", "changes", "part"), REFUSED)
+def test_adaptation_that_is_not_possible_is_refused(data, bases, tmp_path, family, changes, part):
     start = None if family is None else bases / family
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(part):
         fit(config_of(tmp_path / "run", data, start, **changes))
-    assert "\n" not in str(error.value)
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-def test_model_that_is_too_small_is_refused(data, tmp_path):
-    tiny_model("llama", vocab_size=100).save_pretrained(tmp_path / "base")
-    with pytest.raises(ValueError, match=r"net.vocab_size=100: must be at least 257 for text"):
-        fit(config_of(tmp_path / "run", data, tmp_path / "base"))
-
-
 def test_corrupt_adapted_run_is_refused_in_one_line(whole, tmp_path):
-    weights = (whole["llama"] / "model.safetensors").read_bytes()
-    about = description(whole["llama"])
+    (tmp_path / "model.safetensors").write_bytes((whole["llama"] / "model.safetensors").read_bytes())
+    entries = description(whole["llama"])
     for name, value in {"model_type": "other", "num_hidden_layers": 10**9, "hidden_size": 32}.items():
-        config = {**about["model"]["config"], name: value}
-        (tmp_path / "config.json").write_text(
-            json.dumps({**about, "model": {**about["model"], "config": config}})
-        )
-        (tmp_path / "model.safetensors").write_bytes(weights)
-        with pytest.raises(ValueError, match=r"corrupt|model_type=other") as error:
+        model = {**entries["model"], "config": {**entries["model"]["config"], name: value}}
+        (tmp_path / "config.json").write_text(json.dumps({**entries, "model": model}))
+        with refused("model_type=other" if name == "model_type" else "corrupt"):
             from_pretrained(tmp_path)
-        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
@@ -338,15 +329,13 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
     other = tiny_model("llama", vocab_size=MASK["llama"])
     other.lm_head.weight.data[0, 0] += 1
     other.save_pretrained(moved)
-    message = rf"{run}: adapts {bases / 'llama'} with SHA-256 \w+, and {moved} has \w+. Name its directory"
-    with pytest.raises(ValueError, match=message) as error:
+    with refused(f"{run}: adapts {bases / 'llama'} with SHA-256 "):
         from_pretrained(run, base=moved)
-    assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match=r"a LoRA adapter of one. Leave net out, and use base=DIR"):
+    with refused("Leave net out, and use base=DIR"):
         from_pretrained(run, net=from_transformers(bases / "llama", "new"))
-    with pytest.raises(ValueError, match=r"adapts .*not found.*Name its directory with base=DIR"):
+    with refused("Name its directory with base=DIR"):
         from_pretrained(run, base=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"start=.*: is a run whose weights are not merged. Export"):
+    with refused("is a run whose weights are not merged. Export"):
         fit(lora_config(tmp_path / "run", data, run))
 
 
@@ -382,15 +371,13 @@ def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_
 
 
 def test_run_opened_by_from_transformers_is_refused(adapted):
-    with pytest.raises(
-        ValueError, match=r"llama: is not a model of transformers. Open it with load\('.*llama'\)"
-    ):
+    with refused(f"Open it with load('{adapted['llama']}')"):
         from_transformers(adapted["llama"], "new")
 
 
 def test_missing_peft_names_the_extra(data, bases, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ValueError, match=r"lora=2: peft is not installed. Install it .*\.\[lora\]"):
+    with refused("lora=2: peft is not installed. Install it from a clone (pip install -e '.[lora]')"):
         fit(lora_config(tmp_path / "run", data, bases / "llama"))
 
 

@@ -6,12 +6,7 @@ from torch import nn
 
 
 class Published(nn.Module):
-    """Logits of (ids, positions, mask) with adaptive LayerNorms at noise level 0.
-
-    The attributes are what a reader may get wrong.
-    """
-
-    eps, noise_level, outer = 1e-5, 0.0, staticmethod(F.silu)
+    """Logits of (ids, positions, mask) with adaptive LayerNorms at noise level 0."""
 
     def __init__(self, width=32, heads=4, layers=2, cond=16, vocab=21, waves=256):
         super().__init__()
@@ -48,17 +43,9 @@ class Published(nn.Module):
         self.output_layer.linear = linear(width, vocab)
         self.output_layer.adaLN_modulation = linear(cond, 2 * width)
 
-    @staticmethod
-    def quarter(y):
-        first, second = y.chunk(2, -1)
-        return torch.cat([-second, first], -1)
-
     def forward(self, ids, positions, mask):
-        waves = self.sigma_map.mlp[0].in_features // 2
-        angles = self.noise_level * torch.exp(
-            -torch.arange(waves) / waves * torch.log(torch.tensor(10_000.0))
-        )
-        cond = self.outer(self.sigma_map.mlp(torch.cat([angles.cos(), angles.sin()])))
+        angles = torch.zeros(self.sigma_map.mlp[0].in_features // 2)  # the noise level times frequencies
+        cond = F.silu(self.sigma_map.mlp(torch.cat([angles.cos(), angles.sin()])))
         x = self.vocab_embed.embedding[ids]
         angles = positions[..., None] * self.rotary_emb.inv_freq
         cos, sin = (
@@ -67,10 +54,11 @@ class Published(nn.Module):
         )
 
         def turn(y):
-            return y * cos + self.quarter(y) * sin
+            first, second = y.chunk(2, -1)
+            return y * cos + torch.cat([-second, first], -1) * sin
 
         def norm(y, weight):
-            return F.layer_norm(y, y.shape[-1:], eps=self.eps) * weight
+            return F.layer_norm(y, y.shape[-1:], eps=1e-5) * weight
 
         for block in self.blocks:
             shift1, scale1, gate1, shift2, scale2, gate2 = block.adaLN_modulation(cond).chunk(6)

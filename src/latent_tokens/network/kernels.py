@@ -19,21 +19,11 @@ from latent_tokens.progress import CONSOLE
 
 # Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
 FEW_ROWS = 64
-
-
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
-
-
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
-
-
 EVERY = slice(None)
-
-
 # By layer, first and last output
 PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]
-
-
 PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
@@ -209,8 +199,6 @@ def warn_if_slow(precision: Precision, device: torch.device) -> None:
 
 
 R = TypeVar("R")
-
-
 # Of one function in a process: each width, precision and gradient mode takes one
 MOST_COMPILATIONS = 64
 

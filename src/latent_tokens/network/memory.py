@@ -13,8 +13,6 @@ from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 
 MAX_RATIO = 1.125
-
-
 # A bucket of fewer slots takes rows of any length: a pass over these is not worth splitting.
 MIN_SLOTS = 1_024
 
@@ -49,11 +47,7 @@ def bucket_by_length(lengths: Sequence[int], max_rows: Callable[[int], int]) -> 
 
 
 DECODING_BYTES = 1 << 28  # on a CPU, where more does not make it faster
-
-
 TRAINING_BYTES = 1 << 32  # on a CPU
-
-
 DEVICE_SHARE = 0.5  # of an accelerator's memory
 
 

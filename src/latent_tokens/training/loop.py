@@ -54,14 +54,8 @@ def is_finished(config: TrainConfig) -> bool:
 
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
-
-
 MAX_SKIPPED = 10  # steps in a row
-
-
 Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "saving", "saved"]
-
-
 Observer = Callable[[Stage, int], None]
 
 

@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ import torch
 from helpers.runs import description, stop_at, tiny_run
 from latent_tokens import METHODS, TASKS, EvalConfig, evaluate, fit
 from latent_tokens.bench import default_precisions
-from latent_tokens.commands.doctor import self_test
 from latent_tokens.configs import BenchConfig, DemoConfig, TrainConfig
 from latent_tokens.demo import training
 from latent_tokens.network.kernels import bf16_is_fast, precision_reason, resolve_precision
@@ -116,11 +114,3 @@ def test_nothing_takes_bf16_on_a_cpu_unasked(cpu):
     cpu(WITH_AVX512)
     assert default_precisions(CPU) == ("fp32", "bf16")
     assert EvalConfig().precision == "fp32"
-
-
-@pytest.mark.parametrize(("known", "found"), [(NEITHER, "auto is fp32"), (WITH_AMX, "auto is bf16")])
-def test_doctor_prints_what_auto_is_and_why(cpu, known, found):
-    cpu(known)
-    (finding,) = [finding for finding in islice(self_test(), 2) if finding.about == "precision"]
-    assert finding.verdict == "ok"
-    assert finding.found == f"{found}: {precision_reason(CPU)}"

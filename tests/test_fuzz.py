@@ -2,16 +2,15 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from faults import fuzz
 from helpers.documentation import ROOT
+from helpers.refusals import refused
 from latent_tokens.storage import read_lines
 
 
@@ -54,33 +53,13 @@ def test_a_fault_of_a_reader_is_found(tmp_path, monkeypatch, name):
     assert fuzz.attempt({"a.txt": b"1 2 3"}, read, tmp_path).startswith(problem)
 
 
-ENDS = {
-    "crash": (lambda folder: os.kill(os.getpid(), signal.SIGKILL), -signal.SIGKILL),
-    "hang": (lambda folder: time.sleep(9), -signal.SIGALRM),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*fork")
-@pytest.mark.parametrize("name", ENDS)
-def test_a_reader_that_ends_the_process_is_found(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(fuzz, "SECONDS", 1)
-    monkeypatch.setenv("MARK", "")
-    read, code = ENDS[name]
-    inputs = [(3, lambda: {"a.txt": b"1"}, False), (4, dict, False)]
-    _, _, wrong = fuzz.read_all(
-        "faulty", inputs, lambda folder: any(folder.iterdir()) and read(folder), tmp_path
-    )
-    assert wrong == f"WRONG: faulty, input 3: ends the process ({code})\n"
-
-
-def test_rows_that_are_none_are_named(tmp_path):
-    for text, message in (
+def test_line_that_is_not_a_row_is_named(tmp_path):
+    path = tmp_path / "x.jsonl"
+    for text, part in (
         ("3\n", "line 1: is not a row of JSON"),
-        ("[" * 100_000 + "\n", "is not a row of JSON"),
+        ("[" * 100_000 + "\n", "line 1: is not a row"),
         ('{"a": 1}\n' + "1" * 5_000 + "\n", "line 2: is not a row"),
     ):
-        (tmp_path / "x.jsonl").write_text(text)
-        with pytest.raises(ValueError, match=message):
-            read_lines(tmp_path / "x.jsonl")
-    (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a"')
-    assert read_lines(tmp_path / "x.jsonl") == [{"a": 1}]
+        path.write_text(text)
+        with refused(part):
+            read_lines(path)

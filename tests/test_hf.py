@@ -10,12 +10,10 @@ from helpers.tiny_models import DECODERS, ENCODERS, VOCAB, WITH_WINDOW, tiny_mod
 from latent_tokens import (
     METHODS,
     TASKS,
-    Decoding,
     EvalConfig,
     HuggingFaceDenoiser,
     any_order,
     evaluate,
-    generate,
     log_likelihood,
     loss,
 )
@@ -190,25 +188,6 @@ def test_left_readout_reads_the_slot_before(family, tokens):
     assert difference(logits[:, 1:, :MASK], in_place[:, :-1, :MASK]) < 1e-5
     targets = layout.shown & ~layout.clean
     assert difference(net.method.logits_at(targets, net, tokens, layout).exp(), logits[targets].exp()) < 1e-5
-
-
-def infill(net, method, rows):
-    """Decode prompts with gaps, of different lengths."""
-    known = torch.rand(4, LENGTH, generator=torch.Generator().manual_seed(6)) < 0.3
-    tokens = torch.randint(3, MASK, (4, LENGTH), generator=torch.Generator().manual_seed(5))
-    lengths = torch.tensor([9, 7, 9, 8])
-    decoding = Decoding(candidates=2, latents=2)
-    return generate(net, method, tokens[rows], known[rows], decoding, 2, rows=rows, lengths=lengths[rows])
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2", "modernbert"])
-def test_sample_alone_is_that_of_the_batch(family):
-    net = HuggingFaceDenoiser(tiny_model(family), MASK)
-    batch = infill(net, METHODS["scdm"], torch.arange(4))
-    for row in range(4):
-        alone = infill(net, METHODS["scdm"], torch.tensor([row]))
-        assert torch.equal(alone.tokens[0], batch.tokens[row])
-        assert torch.equal(alone.order[0], batch.order[row])
 
 
 @pytest.mark.parametrize("family", ["qwen2", "bert"])

@@ -70,8 +70,7 @@ def own():
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if "compile" in name else ()) for name in WRAPPERS],
+    "name", [pytest.param(name, marks=pytest.mark.slow if "compile" in name else ()) for name in WRAPPERS]
 )
 def test_wrapped_network_computes_as_the_network_inside(name, tmp_path):
     net = own() if "compile" in name else ours()

@@ -1,4 +1,4 @@
-"""Checks of a user's input. Each raises ValueError with the name, the value and the allowed values."""
+"""Checks of input: ValueError with the name, the value and the allowed values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_min(name: str, value: object, least: int, below: float = math.inf) -> 
 
 
 def check_positive(name: str, value: object) -> None:
-    """Raise ValueError if `value` is not a number above 0. A file of settings may have text for one."""
+    """Raise ValueError if `value` is not a number above 0."""
     if not is_number(value) or not value > 0:
         raise ValueError(f"{name}={value!r}: must be a number above 0")
 
@@ -71,7 +71,7 @@ def check_threads(threads: object) -> None:
 
 
 def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Raise ValueError if `value` is not one of the allowed values. The message suggests the closest."""
+    """Raise ValueError, with the closest, if `value` is not one of the allowed values."""
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
         choices = f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
@@ -84,7 +84,7 @@ def in_message(value: object) -> str:
 
 
 def changed(config: C, settings: Mapping[str, Any]) -> C:
-    """Return a config with other values. Raise ValueError, with the closest name, for an unknown setting."""
+    """Return a config with other values. Raise ValueError for an unknown setting."""
     check_settings(type(config), settings)
     return replace(config, **settings)
 

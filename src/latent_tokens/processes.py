@@ -1,4 +1,4 @@
-"""The ranks of one run, as torchrun or accelerate launch starts them. With one process nothing is sent."""
+"""The ranks of one run, as torchrun or accelerate launch starts them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
-    """Join the other ranks, if there are any, and return their Accelerator, which has this rank's device.
+    """Join the other ranks, if any, and return the Accelerator, which has this rank's device.
 
     Args:
         tracker: the experiment tracker to log to.
@@ -70,7 +70,7 @@ def world_size() -> int:
 
 
 def shard_indices(total: int) -> NDArray[np.int64]:
-    """Return this rank's share of `total` indices: every world_size-th, so that shares are equal."""
+    """Return this rank's share of `total` indices: every world_size-th."""
     import numpy as np
 
     first = rank() if world_size() > 1 else 0
@@ -78,7 +78,7 @@ def shard_indices(total: int) -> NDArray[np.int64]:
 
 
 def gather_rows(rows: NDArray[Number]) -> NDArray[Number]:
-    """Return the rows of all ranks in the order of the indices that `shard_indices` shared, on every rank."""
+    """Return the rows of all ranks in the order of `shard_indices`, on every rank."""
     import numpy as np
 
     shards = all_gather_object(rows)
@@ -128,7 +128,7 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 
 @contextmanager
 def translate_peer_failure() -> Iterator[None]:
-    """Raise ConnectionError, one line, if another rank ended: each backend reports it in its own words."""
+    """Raise ConnectionError, one line, if another rank ended."""
     try:
         yield
     except RuntimeError as error:

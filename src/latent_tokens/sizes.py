@@ -11,7 +11,7 @@ LONGEST = 65_535  # positions of a sequence: lengths are stored in 16 bits
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a transformer (the paper's table of model sizes, nano for two CPU cores, pico for tests).
+    """The shape of a transformer: the paper's table of sizes, nano for CPUs, pico for tests.
 
     Example:
         net = Transformer(Size(width=128, heads=4, layers=4), vocab_size=10, max_length=81)

@@ -1,4 +1,4 @@
-"""Files that are complete or missing, .jsonl rows that survive a crash, and the versions that wrote them."""
+"""Files that are complete or missing, rows that survive a crash, and versions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def half_written(folder: Path) -> list[Path]:
 
 
 def restore_files(contents: dict[Path, bytes]) -> None:
-    """Write the files that are missing or differ from their content. Raise OSError as `write_atomic`."""
+    """Write the files that are missing or differ. Raise OSError as `write_atomic`."""
     changed = {
         path: content
         for path, content in contents.items()
@@ -81,7 +81,7 @@ def restore_files(contents: dict[Path, bytes]) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush the names in a directory to the disk if the system can, so that they survive a loss of power."""
+    """Flush the names in a directory to the disk, so that they survive a loss of power."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -173,7 +173,7 @@ def append_line(path: Path, row: Mapping[str, object]) -> None:
 
 
 def end_of_rows(path: Path) -> tuple[int, bytes]:
-    """Return (the length of a .jsonl file up to its last complete row, the newline that this row lacks)."""
+    """Return (the length of a .jsonl file without a cut-off row, the newline that it lacks)."""
     content = path.read_bytes()
     last_line = content[content.rfind(b"\n") + 1 :]
     is_complete = parse_row(last_line) is not None
@@ -181,7 +181,7 @@ def end_of_rows(path: Path) -> tuple[int, bytes]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a .jsonl file, or none if it is missing. A last line that was cut off is left out.
+    """Return the rows of a .jsonl file, without a cut-off last one. A missing file has none.
 
     Raises:
         ValueError: another line cannot be read.

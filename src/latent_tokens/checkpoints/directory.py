@@ -91,7 +91,7 @@ def save_pretrained(
 
 
 def check_can_save(net: nn.Module, dtype: torch.dtype | None) -> None:
-    """Raise ValueError for a `Transformer` with an adapter of peft, or a type that weights cannot have."""
+    """Raise ValueError for a `Transformer` with an adapter, or a type that weights cannot have."""
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ValueError(f"dtype={dtype}: must be a floating-point type, such as torch.bfloat16.")
     if isinstance(net, Transformer) and has_lora(net.state_dict()):
@@ -196,7 +196,7 @@ def from_pretrained(
 
 
 def check_is_ours(folder: Path) -> None:
-    """Raise ValueError if a directory is a model of transformers, which `from_transformers` opens."""
+    """Raise ValueError if a directory is for `from_transformers`."""
     if is_of_transformers(folder):
         fix = f"Open it with from_transformers({str(folder)!r})"
         problem = "is a transformers model"
@@ -262,7 +262,7 @@ def adopt(net: nn.Module, numbers: Mapping[str, int], holder: str) -> None:
 
 
 def build(config: Entries) -> Transformer:
-    """Return the untrained network of a config. Raise KeyError, TypeError or ValueError if it is wrong."""
+    """Return the untrained network. Raise KeyError, TypeError or ValueError for a wrong config."""
     model = config["model"]
     for name in model:
         check_choice("entry of model", name[:80], (*OF_TRANSFORMER, *OPTIONAL))
@@ -317,7 +317,7 @@ def opened(
 
 
 def check_method(name: str, typed: Method, trained: Method) -> None:
-    """Raise ValueError if a typed method, of this name, is not the one that a model was trained with."""
+    """Raise ValueError if a typed method, of this name, is not that of the training."""
     if typed != trained:
         problem = f"the model has another method, {name_of(trained)}"
         raise ValueError(f"method={name}: {problem}. Leave it out.")
@@ -354,7 +354,7 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
 
 
 def learned_text(folder: Path) -> Text:
-    """Return the text that the model of a run directory learned. Raise ValueError if it learned a puzzle."""
+    """Return the text that a model learned. Raise ValueError if it learned a puzzle."""
     learned = read_description(folder, "config.json", "model").get("task")
     name = learned.get("name") if isinstance(learned, dict) else None
     if name not in (None, Text.name):

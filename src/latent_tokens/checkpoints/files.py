@@ -1,4 +1,4 @@
-"""The files of a model directory: tensors, the entries of config.json, and where a name is found."""
+"""The files of a model directory: tensors, entries of config.json, and names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 
 def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors, with a copy of each that shares storage with one before it. A file has no views."""
+    """Return the tensors, with a copy of each that shares storage with one before it."""
     seen = set[int]()
     separate = dict[str, Tensor]()
     for name, tensor in tensors.items():
@@ -75,7 +75,7 @@ def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = Non
 
 
 def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a .safetensors file by its header. Raises as `read_tensor_file`."""
+    """Return the shapes in the header of a .safetensors file. Raises as `read_tensor_file`."""
     try:
         with safe_open(weights, "pt") as content:
             return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
@@ -125,7 +125,7 @@ def check_equal_shapes(
 
 
 def load_weights(net: nn.Module, weights: Path) -> None:
-    """Load the weights of a .safetensors file into a network, which is allocated if it is on `meta`.
+    """Load the weights of a file into a network, which is allocated if it is on `meta`.
 
     Raises:
         ValueError: the file is corrupt or of another network. Nothing is allocated then.
@@ -237,7 +237,7 @@ def fingerprint(net: Transformer) -> list[float]:
 
 
 def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float = CLOSE) -> None:
-    """Raise ValueError if the model's fingerprint differs from the stored one by `close` or more."""
+    """Raise ValueError if the fingerprint differs from the stored one by `close` or more."""
     if stored is None:
         return
     try:

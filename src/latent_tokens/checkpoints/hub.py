@@ -37,7 +37,7 @@ def fetch(
     files: Sequence[str] = FILES,
     subfolder: str = "",
 ) -> Path:
-    """Return the directory of a name on the hub, or its last fetched version if the hub is not reached.
+    """Return the directory of a name on the hub, or its last version if the hub is not reached.
 
     `files` are the names of what is fetched, in a subfolder of the repository if one is named.
     Raises ValueError if neither exists. Without a network it fails at once.

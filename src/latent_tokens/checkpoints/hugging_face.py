@@ -82,12 +82,12 @@ def describe_hf_run(net: HuggingFaceDenoiser) -> dict[str, Json]:
 
 
 def of_transformers(config: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the entries of a config of transformers, without those that this package added to its file."""
+    """Return the entries of a config that are of transformers, and not of this package."""
     return {name: value for name, value in config.items() if name not in OF_THIS_PACKAGE}
 
 
 def is_for_transformers(config: Entries) -> bool:
-    """Return whether config.json describes a network of transformers that transformers opens, too."""
+    """Return whether transformers opens the network of a config.json, too."""
     return is_hf_run(config) and not {"config", "adapter"} & config["model"].keys()
 
 
@@ -192,7 +192,7 @@ def untrained_model(entry: Entries) -> PreTrainedModel:
 
 
 def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
-    """Raise ValueError or TypeError unless the weights of a file are those of an entry, unallocated."""
+    """Raise ValueError or TypeError unless the weights of a file are those of an entry."""
     stored = shapes_of(weights)
     if (num_layers := entry["config"].get("num_hidden_layers", 0)) > len(stored):
         raise TypeError(f"{num_layers} layers of {len(stored)} weights")
@@ -292,7 +292,7 @@ def published_network(
 
 
 def is_language_model(folder: Path) -> bool:
-    """Return whether config.json of a directory is of a published layout, or of a family of transformers."""
+    """Return whether a directory has a published layout, or a family of transformers."""
     return kind_of(entries_of(folder)) in PUBLISHED | {*FAMILIES}
 
 
@@ -321,7 +321,7 @@ def kind_of(config: Mapping[str, Json]) -> str:
 
 
 def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:
-    """Return the id of a token. Raise ValueError if the tokenizer of the directory has no such token.
+    """Return the id of a token. Raise ValueError if the tokenizer has no such token.
 
     `name` is the setting that names the token.
     """

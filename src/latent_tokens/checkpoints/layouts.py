@@ -64,7 +64,7 @@ def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict
 
 
 def method_of(layout: PublishedLayout, config: Mapping[str, Json], readout: Readout) -> Method:
-    """Return the method of a published model with a readout. Raise ValueError if its blocks are not known."""
+    """Return the method of a published model. Raise ValueError if its blocks are not known."""
     if layout.method == "mdm":
         return OWN_METHODS[readout]
     name = layout.method
@@ -155,7 +155,7 @@ def read_native(
 def skeleton_of(
     folder: Path, layout: PublishedLayout, config: Mapping[str, Json], num_weights: int
 ) -> PreTrainedModel:
-    """Return the model of a native class without values, so that nothing is allocated before a check.
+    """Return the model of a native class without values: nothing is allocated before a check.
 
     There cannot be more layers than weights. Raise ValueError if there are, or if the class does not
     have these settings.
@@ -177,7 +177,7 @@ def skeleton_of(
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors of a directory by name: of model.safetensors, or of the shards of its index.
+    """Return the tensors of model.safetensors, or of the shards of its index, by name.
 
     Raises:
         ValueError: a file is missing or corrupt.

@@ -81,7 +81,7 @@ def import_checkpoint(
 
 
 class Inert:
-    """A stand-in for an object of another library. It keeps what the file gives it, and does nothing."""
+    """A stand-in for an object of another library. It keeps its state, and does nothing."""
 
     state: Any = None
 
@@ -103,7 +103,7 @@ def stand_in(name: str) -> tuple[Callable[..., Any], str]:
 
 
 def read_torch(file: Path) -> Any:
-    """Return the content of a file of torch.save: plain values, `Inert` stand-ins and mapped tensors.
+    """Return the content of a file of torch.save: plain values, stand-ins and mapped tensors.
 
     Raises:
         ValueError: the file is corrupt, or of the format before PyTorch 1.6.
@@ -257,7 +257,7 @@ def folded(checkpoint: Checkpoint) -> Transformer:
 
 
 def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tensor]]:
-    """Yield our weights from theirs in float64, with norms and gates folded into one LayerNorm and output."""
+    """Yield our weights from theirs in float64, with norms and gates folded."""
 
     def take(name: str) -> Tensor:
         return weights.pop(name).double()

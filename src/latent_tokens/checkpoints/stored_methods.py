@@ -30,7 +30,7 @@ LOADED: dict[str, Any] = {}
 
 
 def load_method(name: str) -> Method:
-    """Return the method of a name: of METHODS, of an installed package, or module:name of a module of yours.
+    """Return the method of a name: of METHODS, an installed package, or your module:name.
 
     Models with its functions can then be saved and loaded. Its `name` is the name unless it has
     one.

@@ -1,4 +1,4 @@
-"""The contract of a network, tested: what the logits of a `Denoiser` may depend on, and what they must."""
+"""The contract of a network, tested: what the logits of a `Denoiser` depend on."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def ignored_input(probe: Probe, is_shifted: bool) -> str | None:
 
 
 def visible_hidden_slots(probe: Probe) -> str | None:
-    """Return the problem if a masked slot depends on slots that it reaches in no number of layers."""
+    """Return the problem if a masked slot depends on slots that it cannot reach."""
     reached = probe.mask[0]
     for _ in range(len(reached)):
         reached = reached | (reached.float() @ reached.float() > 0)
@@ -192,7 +192,7 @@ def visible_hidden_slots(probe: Probe) -> str | None:
 
 
 def order_of_slots(probe: Probe, eps: float) -> str | None:
-    """Return the problem if exchanging two slots that the mask does not tell apart changes the logits.
+    """Return the problem if exchanging two slots with equal masks changes the logits.
 
     Sums are then in another order. `eps` is the relative precision of the network.
     """
@@ -293,7 +293,7 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
 
 
 def check_once(net: Denoiser, method: Method, length: int) -> None:
-    """Call `check_network` unless the net is ours, has no weights, or has passed with this method before."""
+    """Call `check_network` unless the net is ours, has no weights, or has passed before."""
     net = unwrap(net)
     if isinstance(net, Transformer) or not modules_of(net) or (id(net), method) in PASSED:
         return

@@ -1,4 +1,4 @@
-"""Language models of transformers behind the contract of a `Denoiser`, with adapters and a KV cache."""
+"""Language models of transformers as a `Denoiser`, with adapters and a KV cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OF_ATTENTION = {"attn", "self_attn", "attention"}
 
 
 def sliding_window(model: PreTrainedModel) -> int | None:
-    """Return how far a layer with a sliding window does not attend, in positions, or None without one."""
+    """Return how far a sliding window does not attend, in positions, or None without one."""
     config = model.config
     if "sliding_attention" not in getattr(config, "layer_types", ["sliding_attention"]):
         return None
@@ -85,7 +85,7 @@ def check_mask_id(
 
 
 def bos_token(model: PreTrainedModel) -> int:
-    """Return the id in front of a text, BOS or else EOS. Raise ValueError if the vocabulary has neither."""
+    """Return the id in front of a text, BOS or else EOS. Raise ValueError without either."""
     special = special_tokens(model)
     for token in (*special["bos"][:1], *special["eos"][:1]):
         if token is not None and 0 <= token < model.config.vocab_size:
@@ -181,7 +181,7 @@ class HuggingFaceDenoiser(nn.Module):
         mask: Bool[Tensor, "B S S"] | BlockMask,
         slots: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "*N V"]:
-        """Return the logits of every slot, (B, S, V), or with `slots` of these only, (N, V), row by row.
+        """Return the logits of every slot, (B, S, V), or of `slots` only, (N, V), row by row.
 
         A decoder computes those of a slot for all rows or for none.
 
@@ -369,7 +369,7 @@ def expect_adapter(net: nn.Module, keys: _IncompatibleKeys) -> None:
 
 @torch.no_grad()
 def merged(net: HuggingFaceDenoiser) -> PreTrainedModel:
-    """Return a copy of a network's model, with an adapter and the row of MASK merged into its weights."""
+    """Return a copy of the model, with an adapter and the row of MASK merged into it."""
     model = deepcopy(net.model)
     if net.adapter is not None:
         from peft.tuners.tuners_utils import BaseTunerLayer

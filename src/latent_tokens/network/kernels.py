@@ -1,4 +1,4 @@
-"""The linear layer and attention in the form that is fastest on a device, precision and torch.compile."""
+"""The fastest linear layer and attention of a device, precision and torch.compile."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def attend(
 def attend_last(
     q: Float[Tensor, "B H Q C"], k: Float[Tensor, "B H L C"], v: Float[Tensor, "B H L C"], stop: int
 ) -> Float[Tensor, "B H Q C"]:
-    """Return what `attend` returns if the queries are the last of `stop` slots and attend up to themselves.
+    """Return `attend` of queries that are the last of `stop` slots, each up to itself.
 
     The caches of keys and values have L slots. A few queries in float32 on a CPU take two batched
     matrix products, which are faster.
@@ -171,7 +171,7 @@ def bf16_is_fast() -> bool:
 
 
 def resolve_precision(precision: PrecisionSetting, device: torch.device) -> Precision:
-    """Return the format that a setting stands for. auto is bf16 where it is fast, and fp32 elsewhere.
+    """Return the format of a setting. auto is bf16 where it is fast, and fp32 elsewhere.
 
     Example:
         resolve_precision("auto", torch.device("cpu"))  # "bf16" on a CPU with AVX512-BF16 or AMX

@@ -1,4 +1,4 @@
-"""Batches that fit into memory: rows of similar length, and as many as an estimate of their size allows."""
+"""Batches that fit into memory: rows of similar length, as many as an estimate allows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def training_rows(net: nn.Module, slots: int) -> int:
 
 
 def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
-    """Return the bytes of one row of `slots` slots: what layers keep for gradients in float32, and logits."""
+    """Return the bytes of one row: what layers keep for gradients in float32, and logits."""
     if isinstance(net, Transformer):
         return activation_bytes(
             slots, net.size.layers, net.size.width, net.size.heads, net.vocab_size + 1

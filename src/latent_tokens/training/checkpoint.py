@@ -71,7 +71,7 @@ def optimizer_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[
 def load_optimizer(
     net: nn.Module, optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]
 ) -> None:
-    """Load what `optimizer_tensors` returned. Each rank has the complete tensors and keeps its shard.
+    """Load what `optimizer_tensors` returned. Each rank keeps its shard of it.
 
     It may take an empty step to create the state, so the weights are loaded after it.
     """
@@ -101,7 +101,7 @@ def save_state(
     state: State,
     keep: int,
 ) -> None:
-    """Write a checkpoint once, on rank 0, and remove all but the last `keep`. All ranks must call it."""
+    """Write a checkpoint on rank 0, and remove all but the last `keep`. All ranks must call it."""
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"ema.{name}": tensor for name, tensor in ema.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
@@ -149,7 +149,7 @@ def saved_step(folder: Path) -> int:
 def load_state(
     folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torch.optim.Optimizer
 ) -> State:
-    """Load the latest checkpoint of a run directory into the network, the EMA weights and the optimizer.
+    """Load the latest checkpoint of a run into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so.
 
@@ -232,7 +232,7 @@ def discard_after(folder: Path, step: int, keep: int) -> None:
 
 
 def restore_directory(folder: Path, state: State, keep: int, task_files: dict[Path, bytes]) -> None:
-    """Bring the files of a run directory to the step of a checkpoint: they may be later ones, or corrupt."""
+    """Bring the files of a run directory, later or corrupt ones, to the step of a checkpoint."""
     discard_after(folder, state.step, keep)
     restore_files(task_files)
     if state.weights:

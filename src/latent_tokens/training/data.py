@@ -35,7 +35,7 @@ CHECKED_AT_ONCE = 10_000  # examples
 
 
 def num_train_of(config: TrainConfig, task: Language) -> int:
-    """Return the number of training examples to generate: the config's, else that of a task of a user."""
+    """Return the number of examples to generate: the config's, else that of a user's task."""
     if config.num_train is not None:
         return config.num_train
     return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN
@@ -44,7 +44,7 @@ def num_train_of(config: TrainConfig, task: Language) -> int:
 def training_data(
     config: TrainConfig, task: Language, method: Method, *, is_object: bool
 ) -> tuple[Language, dict[Split, Examples]]:
-    """Return (the task, its training and validation examples), from the config's data set or generated.
+    """Return (the task, its examples for training and validation), of a data set or generated.
 
     The task of a data set has more settings than its name. One that is an object must have the
     same. The readout "left" needs a first token that is given. That of a text is an end of
@@ -77,7 +77,7 @@ def training_data(
 
 
 def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Examples]:
-    """Return generated training and validation examples. Raise ValueError if the task needs a data set."""
+    """Return generated examples. Raise ValueError if the task needs a data set."""
     if not isinstance(task, Task):
         fix = f"Make one (latent-tokens data {task.name} --source FILE), and name it with --data."
         raise ValueError(f"task={task.name}: is learned from a data set. {fix}")
@@ -99,7 +99,7 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
 
 
 def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
-    """Raise ValueError if a text has other tokens than the tokenizer of the model that training starts from.
+    """Raise ValueError if a text has another tokenizer than the model that training starts from.
 
     Args:
         start: the name of the model.
@@ -122,7 +122,7 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
 def check_examples(
     config: TrainConfig, method: Method, task: Language, splits: Mapping[Split, Examples]
 ) -> None:
-    """Raise ValueError if the method cannot take the given positions, or a rank would have no example.
+    """Raise ValueError if the method cannot take the examples, or a rank would have none.
 
     In each example at least one position must not be given. If the task names the tokens of
     answers, no answer may have another.

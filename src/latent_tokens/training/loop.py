@@ -121,7 +121,7 @@ def fit(
 def config_of(
     config: TrainConfig | str, method: Method | str | None, settings: Mapping[str, Any]
 ) -> TrainConfig:
-    """Return a config with other settings, or one of the names of a task and a method. Raises as `fit`."""
+    """Return a config with other settings, or that of a task and a method. Raises as `fit`."""
     if isinstance(config, TrainConfig) and isinstance(method, str):
         raise ValueError(
             f"method={method}: the config names {config.method}. Use METHODS[{method!r}]."
@@ -225,7 +225,7 @@ def train(run: Run, observe: Observer) -> None:
 
 
 def log_losses(run: Run, grad_norm: float, speed: float) -> None:
-    """Log the mean loss since the last line, with the gradient norm and learning rate of the last step."""
+    """Log the mean loss since the last line, with the last gradient norm and learning rate."""
     state = run.state
     run.log(
         {
@@ -246,7 +246,7 @@ def stop_diverged(run: Run, error: NotFinite) -> NoReturn:
 
 
 def validate(run: Run, observe: Observer) -> None:
-    """Compute the validation loss, and keep the weights if it is the lowest. Raises as `keep_if_best`."""
+    """Compute the validation loss, and keep the best weights. Raises as `keep_if_best`."""
     observe("validation", run.state.step)
     loss = validation_loss(run)
     observe("keeping", run.state.step)

@@ -1,4 +1,4 @@
-"""The network that a run trains: with the weights of a seed or a model, or one that the user gives."""
+"""The network that a run trains: of a seed, of a model, or one that the user gives."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def shard_all(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict
 
 @contextmanager
 def unsharded(net: nn.Module) -> Iterator[None]:
-    """Gather the weights for the block, so that ranks may call the network different numbers of times."""
+    """Gather the weights, so that ranks may call the network different numbers of times."""
     if not isinstance(net, FSDPModule):
         yield
         return
@@ -183,7 +183,7 @@ def started_from(start: str | Path, task: Language) -> Transformer:
 
 
 def with_shape(config: TrainConfig, net: Transformer) -> TrainConfig:
-    """Return the config with the shape of the network. Raise ValueError if the config has another one."""
+    """Return the config with the shape of the network. Raise ValueError if it has another one."""
     size = next((name for name, size in SIZES.items() if size == net.size), None)
     shape: dict[str, Any] = {"size": size, "positions": net.positions, "gelu": net.gelu}
     for name, value in shape.items():
@@ -263,7 +263,7 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
 def typed_mask(
     config: TrainConfig, folder: Path, model: PreTrainedModel, method: Method
 ) -> int | None:
-    """Return the id of MASK that the config names, or None for a new row. Raise ValueError if it is used."""
+    """Return the named id of MASK, or None for a new row. Raise ValueError if it is used."""
     if config.mask in (None, "new"):
         return None
     if method.readout == "shifted":
@@ -291,7 +291,7 @@ def given_network(
     *,
     is_resumed: bool,
 ) -> nn.Module:
-    """Return the network inside its wrappers, with the method, vocabulary size and length of the run.
+    """Return the network in its wrappers, with the method and numbers of the run.
 
     It gets the weights of the config's start, or keeps its own.
 

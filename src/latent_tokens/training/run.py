@@ -36,7 +36,7 @@ class LockedError(ValueError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a directory, which is created if missing, and removed if the block leaves it empty.
+    """Hold the lock of a directory, which is created if missing, and removed if left empty.
 
     Rank 0 has it for all. The system frees the lock when its process ends, however it ends. On NFS
     the server does, some 90 s after a host crashed.
@@ -91,7 +91,7 @@ class Preempted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible() -> Iterator[list[int]]:
-    """Yield a list to which SIGINT (Ctrl-C), SIGTERM and SIGUSR1 are appended instead of stopping a step.
+    """Yield a list that collects SIGINT (Ctrl-C), SIGTERM and SIGUSR1, which stop no step.
 
     A second Ctrl-C interrupts at once. Outside the main thread, which gets no signals, the list
     stays empty.
@@ -163,7 +163,7 @@ class Run:
             )
 
     def log(self, row: dict[str, float | str]) -> None:
-        """Append a row to the metrics, with the seconds since this process began, once for all ranks."""
+        """Append a row to the metrics, with the seconds of this process, once for all ranks."""
         row = {**row, "seconds": round(time.perf_counter() - self.start_time, 3)}
         if processes.is_main():
             append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})

@@ -1,4 +1,4 @@
-"""A run before its first step, or at the step from which it resumes, with the checks of its config."""
+"""A run before its first step, or at the step from which it resumes."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def method_of(config: TrainConfig, method: Method | None) -> Method:
 def ema_and_optimizer(
     net: nn.Module, config: TrainConfig, device: torch.device
 ) -> tuple[AveragedModel, torch.optim.Optimizer]:
-    """Return the EMA weights and the optimizer of a network, whose weights are sharded with FSDP."""
+    """Return the EMA weights and the optimizer of a network, which FSDP shards."""
     ema = AveragedModel(net, multi_avg_fn=ema_update(config.ema))
     if config.parallel == "fsdp":
         for module in (net, ema.module):
@@ -154,7 +154,7 @@ def ema_and_optimizer(
 
 
 def check_same_step(folder: Path, state: State) -> None:
-    """Raise ValueError if ranks have read checkpoints of different steps. It waits for all ranks."""
+    """Raise ValueError if ranks have read checkpoints of different steps. All ranks call it."""
     if len(set(processes.all_gather_object(state.step))) > 1:
         fix = "Make sure that all ranks see the same files, then resume again"
         raise ValueError(f"{folder}: ranks read checkpoints of different steps. {fix}")
@@ -184,7 +184,7 @@ def resume_config(
     device: torch.device,
     ignored: Collection[str],
 ) -> TrainConfig:
-    """Return the config with the precision of the run, which is never auto, and its shape. Rank 0 decides.
+    """Return the config with the shape and the precision of the run, which rank 0 decides.
 
     Args:
         config: the settings.
@@ -226,7 +226,7 @@ def resume_config(
 def print_precision(
     precision: PrecisionSetting, requested: PrecisionSetting, resumes: bool, device: torch.device
 ) -> None:
-    """Print the precision of a run if auto was asked for, and a warning if it is slow on the device."""
+    """Print the precision that auto is, and a warning if it is slow on the device."""
     if requested == "auto":
         reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
         CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
@@ -288,7 +288,7 @@ def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[st
 
 
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:
-    """Raise ValueError with the first value that differs from the one that the run was started with."""
+    """Raise ValueError with the first value that differs from that of the start."""
     if not isinstance(started, dict):
         raise ValueError(f"{folder / 'config.json'}: corrupt. {RESTORE_HINT}")
     started = LATER_DEFAULTS | started

@@ -44,7 +44,7 @@ def training_batches(
     device: torch.device,
     pad: int | None = None,
 ) -> Generator[TrainingBatch, None, None]:
-    """Yield the batch of each step from `first`. An epoch is a permutation drawn from (seed, epoch)."""
+    """Yield the batch of each step from `first`. An epoch is a permutation of (seed, epoch)."""
 
     def prepare(step: int) -> TrainingBatch:
         batch = examples.take(example_indices(len(examples.tokens), config, step))
@@ -100,7 +100,7 @@ def draw_examples(
 
 
 def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:
-    """Split a batch into parts of rows of similar length, each of at most `max_rows` (slots) rows."""
+    """Split a batch into parts of similar length, each of at most `max_rows` (slots) rows."""
     num_shown = batch.layout.num_shown
     buckets = bucket_by_length(num_shown.tolist(), max_rows)
     return [torch.tensor(rows, device=num_shown.device) for rows in buckets]
@@ -226,7 +226,7 @@ def ema_update(decay: float) -> Callable[[Weights, Weights, Tensor | int], None]
 
 
 def place_ema(ema: AveragedModel, net: nn.Module, device: torch.device) -> None:
-    """Move the EMA weights to a device. Frozen ones become those of the network: they are never updated."""
+    """Move the EMA weights to a device. Frozen ones become those of the network."""
     ema.to(device)
     for weight, average in zip(net.parameters(), ema.module.parameters(), strict=True):
         if not weight.requires_grad and not isinstance(weight, DTensor):

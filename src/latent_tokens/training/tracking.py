@@ -1,4 +1,4 @@
-"""Experiment trackers: a run is named after its directory, and resumed under the id that is stored in it."""
+"""Experiment trackers: a run has the name of its directory, and the id that is stored there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def start_tracker(
     step: int,
     config: Mapping[str, Json],
 ) -> None:
-    """Start the tracker of a run at a step, under the id of its directory. Rank 0 stores a new id."""
+    """Start the tracker of a run at a step, under the id of its directory, or a new one."""
     run_id = ""
     if processes.is_main():
         stored = read_tracker(folder)
@@ -51,7 +51,7 @@ def start_tracker(
 def tracker_settings(
     tracker: TrackerName, folder: Path, run_id: str, step: int = 0
 ) -> dict[str, Json]:
-    """Return the arguments with which a tracker starts or resumes a run. `step` is that of its checkpoint."""
+    """Return the arguments with which a tracker starts a run, or resumes it at a step."""
     name = folder.absolute().name
     settings: dict[TrackerName, dict[str, Json]] = {
         "wandb": {"name": name, "dir": str(folder), "id": run_id, "resume": "allow"},

@@ -280,7 +280,7 @@ MISTAKES = [
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     (
         "train sudoku-6 scdm --data {untrained} --out {out}",
-        "has no train examples, and training takes both splits",
+        "lacks train or validation examples",
     ),
 ]
 

@@ -1,6 +1,7 @@
 """The benchmark counts the right work. Its times are not tested."""
 
 import json
+import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -14,20 +15,7 @@ from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.processes import fastest_device
 
 SMALL = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "precisions": ("fp32",), "rounds": 1}
-ASKED = [
-    "bench",
-    "--sizes",
-    "nano",
-    "--lengths",
-    "12",
-    "--batch-sizes",
-    "2",
-    "--precisions",
-    "fp32",
-    "--rounds",
-    "1",
-]
-
+ASKED = "bench --sizes nano --lengths 12 --batch-sizes 2 --precisions fp32 --rounds 1"
 
 pytestmark = pytest.mark.usefixtures("brief_look")
 
@@ -50,7 +38,6 @@ def test_rows_have_rate_roofline_and_speedups(rows):
         assert row["seconds"] > row["floor_seconds"] > 0
         assert row["share"] == pytest.approx(row["floor_seconds"] / row["seconds"], abs=0.02)
         assert row["ratio_to_reference"] > 0
-        assert row["gemm_gflops"] > 1
         assert row["device"].startswith("CPU")
         assert ("ratio_to_mdm" in row) == (row["what"] == "decode")
     assert rows[0]["ratio_to_mdm"] == 1
@@ -58,10 +45,12 @@ def test_rows_have_rate_roofline_and_speedups(rows):
 
 
 def test_token_theory_is_the_cost_formula(rows):
-    for row in rows:
-        if row["what"] == "decode" and row["method"] in ("mdm", "sidm", "scdm"):
-            n = 12 if row["latents"] == "all" else row["latents"]
-            assert row["token_theory"] == pytest.approx(1 / relative_cost(12, row["candidates"], n), abs=1e-3)
+    for row in rows[:4]:
+        n = 12 if row["latents"] == "all" else row["latents"]
+        assert row["token_theory"] == pytest.approx(1 / relative_cost(12, row["candidates"], n), abs=1e-3)
+    for row, n in zip(rows[4:6], (0, 2), strict=True):
+        assert row["token_theory"] == pytest.approx(1 / cached_cost(12, 1, n), abs=1e-3)
+    assert rows[6]["token_theory"] == 12
 
 
 @pytest.mark.parametrize(("length", "share"), [(128, 0.016), (192, 0.010), (1_536, 0.001)])
@@ -71,16 +60,9 @@ def test_cached_cost_is_the_share_of_the_papers_sampler(length, share):
 
 
 def test_less_is_computed_where_less_is_shown(rows):
-    flop = {(row["method"], row["latents"]): row["flop"] for row in rows if row["what"] == "decode"}
-    assert (
-        flop["mdm", "all"]
-        > flop["scdm", 2]
-        > flop["scdm", 0]
-        > flop["esolm", 2]
-        > flop["esolm", 0]
-        > flop["arm", 0]
-    )
-    assert flop["sidm", 0] == flop["scdm", 0]
+    mdm, sidm, scdm, scdm_2, esolm, esolm_2, arm = (row["flop"] for row in rows[:7])
+    assert mdm > scdm_2 > scdm > esolm_2 > esolm > arm
+    assert sidm == scdm
 
 
 def test_flop_of_a_pass_are_its_products_and_attention():
@@ -96,14 +78,14 @@ def test_flop_of_a_pass_are_its_products_and_attention():
 def test_the_roofline_time_is_the_longer_of_the_two():
     assert Machine(flops=10, bandwidth=2).roofline_seconds(flop=30, num_bytes=2) == 3
     assert Machine(flops=10, bandwidth=2).roofline_seconds(flop=30, num_bytes=8) == 4
-    assert measure_machine(torch.float32, torch.device("cpu")).flops > 1e9
+    assert measure_machine(torch.float32, torch.device("cpu")).flops > 0
 
 
 def test_json_lines_come_one_a_row_and_a_table_names_the_machine(capsys):
-    assert main([*ASKED, "--methods", "mdm", "--train", "nano:2x8", "--json"]) == 0
+    assert main(shlex.split(f"{ASKED} --methods mdm --train nano:2x8 --json")) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["what"] for row in printed] == ["decode", "train"]
-    assert main([*ASKED, "--methods", "scdm", "--train", "nano:2x8"]) == 0
+    assert main(shlex.split(f"{ASKED} --methods scdm --train nano:2x8")) == 0
     table = capsys.readouterr().out
     assert "matrix product" in table
     assert "decode scdm" in table
@@ -111,51 +93,31 @@ def test_json_lines_come_one_a_row_and_a_table_names_the_machine(capsys):
 
 @pytest.mark.parametrize("vocabulary", [30, 1000])  # with a table of the first layer, and without
 def test_a_network_of_text_is_measured_as_it_is_published(vocabulary, capsys):
-    about = ["--vocabulary", str(vocabulary)]
-    asked = [
-        *ASKED,
-        *about,
-        "--methods",
-        "esolm",
-        "--train",
-        "--positions",
-        "rotary",
-        "--top-p",
-        "0.9",
-        "--no-plain",
-        "--json",
-    ]
-    assert main(asked) == 0
+    network = f"--vocabulary {vocabulary} --positions rotary --top-p 0.9"
+    assert main(shlex.split(f"{ASKED} {network} --methods esolm --train --no-plain --json")) == 0
     (decode,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert "ratio_to_reference" not in decode
     head = 2 * SIZES["nano"].width * vocabulary
     assert decode["flop"] > 2 * 12 * head  # two rows, a step a token, the head for each
-    assert main([*ASKED, "--vocabulary", "1"]) == 2
-    assert "--vocabulary 1: must be a whole number from 2" in capsys.readouterr().err
 
 
-WRONG = [
-    "--train tiny:64",
-    "--train huge:4x4",
-    "--train tiny:4x8:6",
-    "--rounds 0",
-    "--lengths 0",
-    "--latents -1",
-    "--methods foo",
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_bench_setting_gets_one_line(wrong, capsys):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("--train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH, like tiny:64x128"),
+        ("--train huge:4x4", "SIZE is one of pico, nano"),
+        ("--train tiny:4x8:6", "with PADDED the longer"),
+        ("--rounds 0", "--rounds 0: must be"),
+        ("--lengths 0", "--lengths 0: must be"),
+        ("--latents -1", "--latents -1: must be"),
+        ("--vocabulary 1", "--vocabulary 1: must be a whole number from 2"),
+        ("--methods --train", "nothing to measure"),
+    ],
+)
+def test_wrong_bench_setting_gets_one_line(wrong, message, capsys):
     assert main(["bench", *wrong.split()]) == 2
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1
-    assert wrong.split()[1] in said
-
-
-def test_bench_without_cases_is_refused(capsys):
-    assert main(["bench", "--methods", "--train"]) == 2
-    assert "nothing to measure" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
 
 
 @pytest.mark.parametrize(("there", "taken"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
@@ -164,39 +126,16 @@ def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, there,
     assert fastest_device() == torch.device(taken)
 
 
-@pytest.fixture
-def stored_ratios(monkeypatch):
-    """A function that sets the stored ratios. Tiny cases are measured once."""
+def test_check_fails_if_a_ratio_fell_further_than_allowed(monkeypatch, capsys):
     for name, value in (("LENGTH", 6), ("BATCH", 1), ("ROUNDS", 1)):
         monkeypatch.setattr(f"latent_tokens.bench.CHECKED_{name}", value)
-    return lambda ratios: monkeypatch.setattr("latent_tokens.bench.STORED_RATIOS", ratios)
-
-
-def test_check_fails_if_one_ratio_fell_too_far(stored_ratios, capsys):
-    names = ["mdm, optimized over reference", "scdm, optimized over reference", "esolm over mdm"]
-    stored_ratios(dict.fromkeys(names, 1e-3))
-    assert main(["bench", "--check"]) == 0
-    assert "fell" not in capsys.readouterr().out
-    stored_ratios({**dict.fromkeys(names, 1e-3), "esolm over mdm": 1e3})
+    assert all(ratio > 1 for ratio in STORED_RATIOS.values())
+    low = dict.fromkeys(STORED_RATIOS, 1e-3)
+    monkeypatch.setattr("latent_tokens.bench.STORED_RATIOS", low)
+    assert main(["bench", "--check", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == set(STORED_RATIOS)
+    monkeypatch.setattr("latent_tokens.bench.STORED_RATIOS", {**low, "esolm over mdm": 1e3})
     assert main(["bench", "--check"]) == 1
     fallen = [line for line in capsys.readouterr().out.splitlines() if "fell" in line]
     assert [line.split(":")[0] for line in fallen] == ["esolm over mdm"]
-
-
-def test_check_allows_the_drop_that_is_asked_for(stored_ratios, capsys):
-    stored_ratios({})
-    assert main(["bench", "--check", "--json"]) == 0
-    measured = json.loads(capsys.readouterr().out)
-    assert set(measured) >= {"mdm, optimized over reference", "esolm over mdm"}
-    stored_ratios({name: 20 * ratio for name, ratio in measured.items()})
-    assert main(["bench", "--check", "--max-drop", "0.99"]) == 0
-    assert main(["bench", "--check", "--max-drop", "0.5"]) == 1
-
-
-def test_stored_ratios_are_those_that_every_cpu_measures():
-    assert set(STORED_RATIOS) >= {
-        "mdm, optimized over reference",
-        "scdm, optimized over reference",
-        "esolm over mdm",
-    }
-    assert all(ratio > 1 for ratio in STORED_RATIOS.values())
+    assert main(["bench", "--check", "--max-drop", "1"]) == 0

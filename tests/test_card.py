@@ -105,11 +105,9 @@ def test_the_readme_has_the_numbers_of_the_bundled_rows(script):
 
 
 @pytest.mark.parametrize("name", bundled_names())
-def test_a_model_that_comes_along_has_its_card(name):
-    about, rows = (
-        read_description(BUNDLED / name, "config.json", "model"),
-        read_lines(BUNDLED / "results.jsonl"),
-    )
+def test_bundled_model_has_its_card(name):
+    about = read_description(BUNDLED / name, "config.json", "model")
+    rows = read_lines(BUNDLED / "results.jsonl")
     own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     assert own
     assert (BUNDLED / name / "README.md").read_text() == card(BUNDLED / name, own, license="apache-2.0")

@@ -277,7 +277,7 @@ def test_error_of_the_parser_names_the_value(command, message, capsys):
 @pytest.mark.parametrize(
     ("raised", "typed", "printed"),
     [
-        ("tokens_per_step=2 with order=uniform: Use a=1.", "sample x", "--tokens-per-step 2 with --order uniform: Use a=1."),
+        ("tokens_per_step=2 with order=a: no", "sample x", "--tokens-per-step 2 with --order a: no"),
         ("task=a: no", "train a b", "TASK 'a': no"),
         ("refresh=False: no", "evaluate x", "--no-refresh: no"),
         ("skip_bad=True: no", "data x", "--skip-bad: no"),

@@ -67,37 +67,23 @@ except ValueError as error:
     print(error)
 """
 AGAIN = """
-import time
 from latent_tokens import from_pretrained
 print(from_pretrained("someone/mine").folder)
-begun = time.perf_counter()
 try:
     from_pretrained("someone/nothing")
 except ValueError as error:
     print(error)
 from latent_tokens.cli import main
-begun = time.perf_counter()
 assert main(["sample", "someone/nothing"]) == 2
-assert time.perf_counter() - begun < 10  # the hub is not asked again and again
 assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
 """
 
 
 def script(text, address, home, **settings):
     """Return the output of a process that uses the address as its hub."""
-    environment = (
-        os.environ
-        | settings
-        | {
-            "HF_ENDPOINT": address,
-            "HF_HOME": str(home),
-            "HF_HUB_OFFLINE": "0",
-            "HF_TOKEN": "none",
-        }
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=False
-    )
+    hub = {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_TOKEN": "none"}
+    settings = {"env": os.environ | hub | settings, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", text], **settings, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -116,22 +102,13 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
         "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     assert json.loads(files["config.json"])["task"] == read_description(run, "config.json", "run")["task"]
-    about = front(files["README.md"].decode())
-    assert (about["library_name"], about["pipeline_tag"], about["license"]) == (
-        "latent-tokens",
-        "fill-mask",
-        "mit",
-    )
+    card = files["README.md"].decode()
+    about = front(card)
+    assert {"library_name": "latent-tokens", "license": "mit"}.items() <= about.items()
     assert {"latent-tokens", "scdm", "sudoku-4"} <= set(about["tags"])
-    assert 'from_pretrained("someone/mine")' in files["README.md"].decode()
-    fetched = [path.rpartition("/")[2] for way, path in asked if way == "GET" and "/resolve/" in path]
-    assert set(fetched) == {
-        "config.json",
-        "model.safetensors",
-        "results.jsonl",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }  # nothing that could be executed
+    assert 'from_pretrained("someone/mine")' in card
+    fetched = {path.rpartition("/")[2] for way, path in asked if way == "GET" and "/resolve/" in path}
+    assert fetched == set(files) - {"README.md", f"{MODULE}.py"}  # nothing that could be executed
     said, wrong = script(AGAIN, address, tmp_path)
     kept, not_fetched, *_ = said.splitlines()
     assert (os.path.dirname(os.path.dirname(kept))) == str(tmp_path / "hub" / "models--someone--mine")
@@ -222,17 +199,31 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     assert '"steps": 3,' in card
     assert "| sudoku-4 | top-prob | 8 | 3 |" in card
     save_pretrained(back, tmp_path / "again")
-    assert {file.name: file.read_bytes() for file in (tmp_path / "given").iterdir() if file.name != CARD} == {
-        file.name: file.read_bytes() for file in (tmp_path / "again").iterdir() if file.name != CARD
-    }
+    given, again = (
+        {file.name: file.read_bytes() for file in (tmp_path / folder).iterdir() if file.name != CARD}
+        for folder in ("given", "again")
+    )
+    assert given == again
 
 
-def test_changed_weights_are_saved_without_old_results(run, tmp_path):
-    net = from_pretrained(run)
+def scaled(net):
     with torch.no_grad():
         net.head.bias[0] += 0.5
-    save_pretrained(net, tmp_path / "given")
+
+
+def untrained_method(net):
+    net.method = METHODS["sidm"]
+
+
+@pytest.mark.parametrize("change", [scaled, untrained_method])
+def test_changed_model_is_saved_without_old_results(run, tmp_path, change):
+    save_pretrained(from_pretrained(run), tmp_path / "given")
+    net = from_pretrained(run)
+    change(net)
+    save_pretrained(net, tmp_path / "given")  # over a model with results
+    assert read_results(tmp_path / "given" / RESULTS) == []
     about = read_description(tmp_path / "given", "config.json", "model")
+    assert about["name"] == ("scdm" if change is scaled else "sidm")
     assert described(about["task"], tmp_path / "given") == TASKS["sudoku-4"]
     assert not {"training", "made_with", "data_sha256"} & set(about)
     card = (tmp_path / "given" / CARD).read_text()
@@ -241,33 +232,12 @@ def test_changed_weights_are_saved_without_old_results(run, tmp_path):
     assert same(from_pretrained(tmp_path / "given"), net)
 
 
-def test_changed_method_is_saved_without_old_results(run, tmp_path):
-    net = from_pretrained(run)
-    net.method = METHODS["sidm"]
-    save_pretrained(net, tmp_path / "given")
-    about = read_description(tmp_path / "given", "config.json", "model")
-    assert about["name"] == "sidm"
-    assert not {"training", "made_with", "data_sha256"} & set(about)
-    assert "None were measured" in (tmp_path / "given" / CARD).read_text()
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", torch.int8])
 def test_weights_of_no_floating_point_type_are_refused(dtype, nano, tmp_path):
     nano.method = METHODS["scdm"]
     with refused("must be a floating-point type, such as torch.bfloat16."):
         save_pretrained(nano, tmp_path / "given", dtype=dtype)
     assert not (tmp_path / "given").exists()
-
-
-def test_saving_over_a_model_removes_its_results(run, tmp_path):
-    save_pretrained(from_pretrained(run), tmp_path / "given")
-    net = from_pretrained(tmp_path / "given")
-    with torch.no_grad():
-        net.head.bias[0] += 0.5
-    save_pretrained(net, tmp_path / "given")
-    assert read_results(tmp_path / "given" / RESULTS) == []
-    save_pretrained(from_pretrained(tmp_path / "given"), tmp_path / "again")
-    assert "None were measured" in (tmp_path / "again" / CARD).read_text()
 
 
 def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):
@@ -284,19 +254,12 @@ def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):
 
 
 def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
-    (tmp_path / "text.txt").write_text(
-        "\n\n".join(f"the quick brown fox jumps over {number} lazy dogs" for number in range(2_000))
-    )
-    data = make_data(
-        DataConfig(
-            "text", tmp_path / "data", source=str(tmp_path / "text.txt"), length=16, tokenizer="bpe:300"
-        )
-    )
-    run = fit(
-        TrainConfig(
-            "text", "scdm", tmp_path / "run", data=data, steps=2, batch_size=4, warmup=1, precision="fp32"
-        )
-    )
+    words = "the quick brown fox jumps over {} lazy dogs"
+    (tmp_path / "text.txt").write_text("\n\n".join(map(words.format, range(2_000))))
+    source = {"source": str(tmp_path / "text.txt"), "length": 16, "tokenizer": "bpe:300"}
+    data = make_data(DataConfig("text", tmp_path / "data", **source))
+    budget = {"steps": 2, "batch_size": 4, "warmup": 1, "precision": "fp32"}
+    run = fit(TrainConfig("text", "scdm", tmp_path / "run", data=data, **budget))
     assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
     assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0
     assert (tmp_path / "given" / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()

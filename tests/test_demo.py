@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from helpers.runs import tiny_run
+from helpers.refusals import refused
 from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS
@@ -27,7 +28,7 @@ def timeless(row):
     return {name: value for name, value in row.items() if name not in CLOCK}
 
 
-def test_rows_of_two_processes_are_those_of_one(capsys):
+def test_rows_of_two_processes_are_those_of_one():
     folder = BUNDLED / "sudoku-6-scdm"
     top_prob = EvalConfig(latents=(0, "all"), candidates=4, num_samples=3)
     configs = [top_prob, replace(top_prob, latents=None, candidates=None, order="uniform")]
@@ -69,16 +70,21 @@ def test_threads_are_not_stored_and_may_change_on_resume(tmp_path):
     fit(replace(config, threads=1, resume="yes"))
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, True, MOST_THREADS + 1])
+@pytest.mark.parametrize("threads", [0, 1.5, True, MOST_THREADS + 1])
 def test_a_wrong_number_of_threads_is_refused(threads):
-    for config in (
-        lambda: TrainConfig("sudoku-4", "scdm", threads=threads),
-        lambda: EvalConfig(threads=threads),
-    ):
-        with pytest.raises(ValueError, match=f"threads={threads}: must be"):
-            config()
-    with pytest.raises(ValueError, match=f"threads={threads}: must be"):
-        DemoConfig(threads=threads)
+    for config in (partial(TrainConfig, "sudoku-4", "scdm"), EvalConfig, DemoConfig):
+        with refused(f"threads={threads}: must be"):
+            config(threads=threads)
+
+
+@pytest.mark.parametrize("wrong", [{"scale": "tiny"}, {"precision": "fp16"}, {"seed": -1}])
+def test_demo_refuses_an_unknown_value(wrong):
+    with refused(f"{next(iter(wrong))}="):
+        DemoConfig(**wrong)
+
+
+def test_demo_takes_the_text_of_a_directory():
+    assert DemoConfig("runs/demo").out == Path("runs/demo")
 
 
 def test_the_demo_needs_no_extra():

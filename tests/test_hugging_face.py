@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 
 from transformers import AutoConfig, AutoModelForMaskedLM, Trainer, TrainingArguments
 
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     SIZES,
@@ -56,6 +57,12 @@ def shown(net, ids, layout):
     return net.method.logits(net, ids, layout)
 
 
+def equal(one, other):
+    """Return whether two networks have the same weights."""
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(*pair) for pair in pairs)
+
+
 @pytest.mark.slow
 def test_transformers_loads_a_saved_model_to_equal_logits(nano, tmp_path):
     nano.method, nano.folder = METHODS["scdm"], None
@@ -85,10 +92,7 @@ model.save_pretrained(sys.argv[1] + "-again")
     assert torch.equal(torch.tensor(logits), shown(nano, ids, layout)[..., :-1])
     made = generate(nano, nano.method, ids, ids != MASK, Decoding(candidates=8), 5)
     assert sequences == made.tokens.tolist()
-    back = from_pretrained(tmp_path / "given-again")
-    assert all(
-        torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True)
-    )
+    assert equal(nano, from_pretrained(tmp_path / "given-again"))
 
 
 @pytest.mark.parametrize("prefix", ["", "net."])
@@ -119,10 +123,7 @@ def test_trainer_resumes_with_the_weights_of_its_checkpoint(model_of, tmp_path):
 def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):
     model = model_of(any_method)
     assert model.net.method == any_method
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(nano.state_dict().values(), model.net.state_dict().values(), strict=True)
-    )
+    assert equal(nano, model.net)
     model.save_pretrained(tmp_path / "again")
     assert from_pretrained(tmp_path / "again").method == any_method
     assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
@@ -131,13 +132,11 @@ def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):
 def test_a_name_that_comes_along_and_other_precisions():
     model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm")
     assert model.dtype == torch.float32
-    assert torch.equal(model.net.head.weight, from_pretrained("sudoku-6-scdm").head.weight)
-    assert (
-        LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", dtype=torch.bfloat16).dtype == torch.bfloat16
-    )
-    older = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", torch_dtype=torch.bfloat16)
-    assert older.dtype == torch.bfloat16
-    with pytest.raises(ValueError, match="not found: not a run directory"):
+    assert equal(model.net, from_pretrained("sudoku-6-scdm"))
+    for name in ("dtype", "torch_dtype"):
+        model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", **{name: torch.bfloat16})
+        assert model.dtype == torch.bfloat16
+    with refused("not found: not a run directory"):
         LatentTokensForMaskedLM.from_pretrained("nowhere")
 
 
@@ -155,10 +154,7 @@ def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
     plain = Transformer(SIZES["nano"], MASK, LENGTH)
     for make in (LatentTokensForMaskedLM, AutoModelForMaskedLM.from_config):
         torch.manual_seed(7)
-        assert all(
-            torch.equal(a, b)
-            for a, b in zip(plain.state_dict().values(), make(config).net.state_dict().values(), strict=True)
-        )
+        assert equal(plain, make(config).net)
 
 
 def test_missing_unexpected_or_other_weights_are_refused(model_of, tmp_path):
@@ -191,13 +187,12 @@ def test_directory_of_another_network_is_refused(model_of, tmp_path):
     others = {"transformers": "its network is a model of transformers", "own": "holds weights of your own"}
     for network, message in others.items():
         (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"network": network}}))
-        with pytest.raises(ValueError, match=message) as error:
+        with refused(message):
             LatentTokensForMaskedLM.from_pretrained(tmp_path)
-        assert "\n" not in str(error.value)
     (tmp_path / "config.json").write_text(json.dumps(config))
     content = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"model.safetensors: corrupt \(.*\). Save the model again"):
+    with refused("Save the model again"):
         LatentTokensForMaskedLM.from_pretrained(tmp_path)
 
 
@@ -205,14 +200,10 @@ def test_the_config_says_what_transformers_asks(model_of, tmp_path):
     model_of(METHODS["scdm"])
     config = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(config, LatentTokensConfig)
-    assert (config.vocab_size, config.mask_token_id, config.max_position_embeddings) == (
-        MASK + 1,
-        MASK,
-        LENGTH,
-    )
-    assert json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoModelForMaskedLM"].startswith(
-        "modeling_latent_tokens."
-    )
+    numbers = (config.vocab_size, config.mask_token_id, config.max_position_embeddings)
+    assert numbers == (MASK + 1, MASK, LENGTH)
+    entries = json.loads((tmp_path / "config.json").read_text())
+    assert entries["auto_map"]["AutoModelForMaskedLM"].startswith("modeling_latent_tokens.")
 
 
 def test_forward_arranges_clean_then_masked_in_input_order(model_of):
@@ -224,14 +215,11 @@ def test_forward_arranges_clean_then_masked_in_input_order(model_of):
     logits = model(ids).logits
     assert torch.equal(logits.gather(1, order[..., None].expand_as(logits)), by_hand)
     turned = torch.arange(LENGTH - 1, -1, -1)
-    permuted, first = (
-        model(ids[:, turned], position_ids=turned).logits[:, turned],
-        torch.tensor([*range(1, LENGTH, 2), 14]),
-    )
+    permuted = model(ids[:, turned], position_ids=turned).logits[:, turned]
+    first = torch.tensor([*range(1, LENGTH, 2), 14])
     assert torch.allclose(permuted[:, 14], model(ids[:, first], first).logits[:, -1], atol=1e-4)
-    assert not torch.allclose(
-        permuted[:, 14], logits[:, 14], atol=1e-3
-    )  # the order among masked slots matters to a semi-causal model
+    # The order among masked slots matters to a semi-causal model.
+    assert not torch.allclose(permuted[:, 14], logits[:, 14], atol=1e-3)
 
 
 def test_masked_slots_left_out_are_latents_not_shown(model_of):
@@ -319,9 +307,7 @@ SETTINGS = {
 def test_generate_gives_our_samples(model_of, name):
     model, (asked, decoding) = model_of(METHODS[name.split(",")[0]]), SETTINGS[name]
     ids = boards(3)
-    made = generate(
-        model.net, model.net.method, ids, ids != MASK, replace(decoding, order=decoding.order), 11
-    )
+    made = generate(model.net, model.net.method, ids, ids != MASK, decoding, 11)
     found = model.generate(ids, **asked, seed=11)
     assert isinstance(found, GeneratedOutput)
     assert torch.equal(found, made.tokens)
@@ -339,19 +325,11 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
     found = model.generate(
         ids.masked_fill(~inside, 77), attention_mask=inside.long(), candidates=2, tokens_per_step=3
     ).sequences
-    made = generate(
-        model.net,
-        model.net.method,
-        ids,
-        ids != MASK,
-        Decoding(2, tokens_per_step=3),
-        0,
-        lengths=lengths,
-    )
+    decoding = Decoding(2, tokens_per_step=3)
+    known = ids != MASK
+    made = generate(model.net, model.net.method, ids, known, decoding, 0, lengths=lengths)
     assert torch.equal(found[inside], made.tokens[inside])
     assert (found[~inside] == 77).all()
-    with pytest.raises(ValueError, match="padding must be at the end"):
-        model.generate(ids, attention_mask=~inside)
 
 
 def test_every_step_is_passed_on(model_of):
@@ -367,20 +345,31 @@ def test_every_step_is_passed_on(model_of):
     assert torch.equal(replayed, found.sequences)
 
 
-MISTAKES = {
-    "latents=-1: must be": {"latents": -1},
-    "order=best: must be one of": {"order": "best"},
-    "candidates=0: must be": {"candidates": 0},
-    "latents=3 is not supported by mdm": {"latents": 3},
-    "temperature=-1": {"temperature": -1},
-}
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"latents": -1}, "latents=-1: must be"),
+        ({"order": "best"}, "order=best: must be one of"),
+        ({"latents": 3}, "latents=3 is not supported by mdm"),
+        ({"attention_mask": torch.arange(LENGTH).expand(3, -1) > 3}, "padding must be at the end"),
+    ],
+)
+def test_setting_of_generate_is_refused(model_of, settings, message):
+    with refused(message):
+        model_of(METHODS["mdm"]).generate(boards(3), **settings)
 
 
-@pytest.mark.parametrize("message", MISTAKES)
-def test_a_setting_that_cannot_be_gets_one_line(model_of, message):
-    with pytest.raises(ValueError, match=message) as error:
-        model_of(METHODS["mdm"]).generate(boards(3), **MISTAKES[message])
-    assert "\n" not in str(error.value)
+@pytest.mark.parametrize(
+    ("tokens", "positions"),
+    [
+        (boards(3), torch.arange(1, 17)),
+        (boards(3), torch.zeros(16, dtype=torch.long)),
+        (torch.zeros(1, 17, dtype=torch.long), None),
+    ],
+)
+def test_positions_out_of_range_or_twice_are_refused(model_of, tokens, positions):
+    with refused("position_ids: must be different and from 0 to 15. Cut the input."):
+        model_of(METHODS["scdm"])(tokens, positions)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])  # uint8 is that of a data set
@@ -392,16 +381,3 @@ def test_inputs_have_any_type_of_whole_numbers(dtype, model_of):
     assert torch.equal(output.logits, expected.logits)
     assert output.loss == expected.loss
     assert torch.equal(model.generate(ids.to(dtype), seed=1).sequences, model.generate(ids, seed=1).sequences)
-
-
-def test_inputs_that_cannot_be_get_one_line(model_of):
-    model, ids = model_of(METHODS["scdm"]), boards(3)
-    mistakes = {
-        "position_ids: must be different and from 0 to 15": (ids, {"position_ids": torch.arange(1, 17)}),
-        "must be different": (ids, {"position_ids": torch.zeros(16, dtype=torch.long)}),
-        "Cut the input": (torch.zeros(1, 17, dtype=torch.long), {}),
-    }
-    for message, (tokens, options) in mistakes.items():
-        with pytest.raises(ValueError, match=message) as error:
-            model(tokens, **options)
-        assert "\n" not in str(error.value)

@@ -43,18 +43,6 @@ def test_save_takes_the_keywords_that_tools_pass(model, tmp_path):
     assert torch.equal(from_pretrained(tmp_path / "model").head.weight, model.net.head.weight)
 
 
-def test_push_to_hub_uploads_the_network(model, monkeypatch):
-    uploads = []
-    monkeypatch.setattr(
-        "latent_tokens.sharing.hugging_face.push_to_hub",
-        lambda net, name, **options: uploads.append((net, name, options)) or "address",
-    )
-    assert model.push_to_hub("me/other", commit_message="first", token="x", private=True) == "address"
-    ((net, name, options),) = uploads
-    assert (net, name) == (model.net, "me/other")
-    assert options.items() >= {"commit_message": "first", "token": "x", "private": True}.items()
-
-
 def saved_bytes(step):
     """Return the bytes that autograd keeps for the backward pass of a step, and the loss."""
     sizes = []
@@ -103,15 +91,10 @@ def test_gradient_checkpointing_saves_memory_alone(model, kind, dropout):
 def test_directory_without_the_package_names_its_address(tmp_path):
     (tmp_path / "modeling_latent_tokens.py").write_text(CODE)
     assert get_imports(tmp_path / "modeling_latent_tokens.py") == []  # else transformers raises its own error
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import modeling_latent_tokens"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {name: os.environ[name] for name in os.environ.keys() - {"PYTHONPATH"}}
+    command = [sys.executable, "-S", "-c", "import modeling_latent_tokens"]
+    settings = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(command, **settings, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(
         "ImportError: this model needs the package latent-tokens: pip install git+https://"

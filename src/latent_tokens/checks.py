@@ -22,7 +22,7 @@ INT64_END = 1 << 63  # the first whole number that no tensor can store
 
 
 def check_min(name: str, value: object, least: int, below: float = math.inf) -> None:
-    """Raise ValueError if `value` is not a number from `least`, and smaller than `below`."""
+    """Raise ValueError if `value` is not a number from `least`, and below a limit."""
     if not is_number(value) or not least <= value < below:
         limit = "" if below == math.inf else f", below {below}"
         raise ValueError(f"{name}={value!r}: must be a number from {least}{limit}")

@@ -40,18 +40,9 @@ DEFAULT_CANDIDATES = 8
 MOST_PROCESSES = 1_024
 DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
-    "out",
-    "resume",
-    "save_every",
-    "save_minutes",
-    "keep",
-    "track",
-    "parallel",
-    "on_nan",
-    "threads",
-    "compile",
-    "gradient_checkpointing",
-)
+    "out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan", "threads",
+    "compile", "gradient_checkpointing",
+)  # fmt: skip
 """Settings that may change when a run is resumed."""
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
@@ -312,16 +303,13 @@ class DataConfig(Config):
                 "num_train=0 with num_validation=0 and num_test=0: there is nothing to make."
             )
         for name in ("length", "tokenizer", "field"):
-            value = getattr(self, name)
-            if value is not None and self.task != "text":
+            if getattr(self, name) is not None and self.task != "text":
                 reason = f"is for text, and {self.task} has no such setting"
-                raise ValueError(f"{name}={value}: {reason}. Leave it out.")
-        if not self.from_file and (self.split or self.skip_bad):
-            name = "split" if self.split else "skip_bad"
-            value = getattr(self, name)
-            raise ValueError(
-                f"{name}={value}: is for puzzles of a file. Name the file: source=FILE."
-            )
+                raise ValueError(f"{name}={getattr(self, name)}: {reason}. Leave it out.")
+        for name in ("split", "skip_bad"):
+            if getattr(self, name) and not self.from_file:
+                reason = "is for puzzles of a file. Name the file: source=FILE"
+                raise ValueError(f"{name}={getattr(self, name)}: {reason}.")
 
     @property
     def folder(self) -> Path:
@@ -471,21 +459,16 @@ class TrainConfig(Config):
             check_positive(name, getattr(self, name))
         check_min("weight_decay", self.weight_decay, 0)
         for name in ("ema", "dropout"):
-            check_min(name, getattr(self, name), 0)
-            if getattr(self, name) >= 1:
-                raise ValueError(f"{name}={getattr(self, name)}: must be below 1")
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
-        for name in ("lora", "compile"):
-            if getattr(self, name) and self.parallel == "fsdp":
-                value = getattr(self, name)
-                raise ValueError(
-                    f"{name}={value} with parallel=fsdp: is not supported. Use parallel=ddp."
-                )
-        if self.compile and self.dropout:
-            problem = "a compiled network drops other outputs than an uncompiled one"
-            raise ValueError(f"compile=True with dropout={self.dropout}: {problem}. Leave one out.")
+            check_min(name, getattr(self, name), 0, below=1)
+        fsdp = "parallel=fsdp" if self.parallel == "fsdp" else ""
+        for name, other in (
+            ("lora", fsdp),
+            ("compile", fsdp),
+            ("compile", f"dropout={self.dropout}" if self.dropout else ""),
+        ):
+            if getattr(self, name) and other:
+                reason = f"with {other}: is not supported. Leave one of the two out"
+                raise ValueError(f"{name}={getattr(self, name)} {reason}.")
 
     @property
     def folder(self) -> Path:
@@ -620,8 +603,7 @@ class ReproduceConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.workers > 1 and self.model is not None:
-            raise ValueError(
-                f"workers={self.workers} with model={self.model}: is one model. Leave one out."
-            )
+            problem = "is one model. Leave one out"
+            raise ValueError(f"workers={self.workers} with model={self.model}: {problem}.")
         if self.experiment == "claims" and (self.status or self.model or self.workers > 1):
             raise ValueError("experiment=claims: runs nothing. Leave out its settings.")

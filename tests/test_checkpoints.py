@@ -226,8 +226,8 @@ def test_import_command_writes_a_directory_that_loads_and_checks(file, averaged,
     assert main(["import", str(file), str(out)]) == 0
     said = capsys.readouterr().out
     assert said.startswith(
-        "esolm, from its settings, ema weights, 2 layers of width 32, 0.0 M parameters, sequences of 64 "
-        "over 20 tokens and MASK\n"
+        "esolm, from its settings, ema weights, 2 layers of width 32, 4 heads, 0.0 M parameters, "
+        "sequences of 64 over 20 tokens and MASK\n"
     )
     ours = from_pretrained(out)
     assert difference(averaged, ours, causal) < 1e-5

@@ -449,7 +449,7 @@ def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "latent_tokens.sharing.lm_eval", raising=False)
     assert main(["lm-eval", "runs/text", "--tasks", "x"]) == 2
     errors = capsys.readouterr().err
-    assert "lm_eval, which is not installed" in errors
+    assert "lm_eval is not installed" in errors
     assert "pip install -e '.[lm-eval]'" in errors
     with pytest.raises(ImportError, match=r"pip install -e '\.\[lm-eval\]'"):
         import_module("latent_tokens.sharing.lm_eval")

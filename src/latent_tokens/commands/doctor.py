@@ -7,9 +7,9 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -32,8 +32,7 @@ class Doctor:
     """Print the findings as JSON lines instead of text."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """The result of a check: its subject, its verdict, what was found, and a hint if it is not ok."""
 
     about: str
@@ -47,14 +46,12 @@ def run_doctor(command: Doctor) -> int:
     problems = 0
     for finding in examine():
         problems += finding.verdict == "problem"
-        fix = f" -> {finding.hint}" if finding.hint else ""
-        text = f"{finding.verdict:8}{finding.about}: {finding.found}{fix}"
-        print(json.dumps(asdict(finding)) if command.json else text, flush=True)
+        hint = f" -> {finding.hint}" if finding.hint else ""
+        text = f"{finding.verdict:8}{finding.about}: {finding.found}{hint}"
+        print(json.dumps(finding._asdict()) if command.json else text, flush=True)
     if not command.json:
-        print(
-            f"{problems} problem{'' if problems == 1 else 's'}" if problems else "no problems found"
-        )
-    return 1 if problems else 0
+        print(f"{problems or 'no'} problem{'' if problems == 1 else 's'} found")
+    return int(problems > 0)
 
 
 def examine() -> Iterator[Finding]:
@@ -62,21 +59,19 @@ def examine() -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
     yield Finding("latent-tokens", "ok", f"{package_version()} at {source_commit() or 'a release'}")
     try:
-        package = distribution("latent-tokens")
+        requirements = distribution("latent-tokens").requires or []
     except PackageNotFoundError:
-        yield Finding(
-            "installation", "note", "is not installed", "pip install -e . checks its requirements"
-        )
+        fix = "pip install -e . checks its requirements"
+        yield Finding("installation", "note", "is not installed", fix)
         return
-    for requirement in map(Requirement, package.requires or []):
+    for requirement in map(Requirement, requirements):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             yield installed(requirement)
     try:
         yield from self_test()
     except Exception as error:  # a missing or broken library can raise anything
-        yield Finding(
-            "self-test", "problem", f"cannot start ({first_line(error)})", "fix the problems above"
-        )
+        found = f"cannot start ({first_line(error)})"
+        yield Finding("self-test", "problem", found, "fix the problems above")
 
 
 def installed(requirement: Requirement) -> Finding:
@@ -122,6 +117,5 @@ def self_test() -> Iterator[Finding]:
             message = re.sub(r"\. (Save|Import|Make) .*", "", first_line(error))
             yield Finding(f"model {name}", "problem", message, REINSTALL)
         else:
-            yield Finding(
-                f"model {name}", "ok", "logits as saved, samples as by the reference implementation"
-            )
+            found = "logits as saved, samples as by the reference implementation"
+            yield Finding(f"model {name}", "ok", found)

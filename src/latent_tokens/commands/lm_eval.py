@@ -71,15 +71,12 @@ def run_lm_eval(command: LmEval) -> int:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
     check_outputs({".json": command.out}, replace=True)
     try:
-        from lm_eval import simple_evaluate
-        from lm_eval.utils import handle_non_serializable, make_table
-
         from latent_tokens.sharing.lm_eval import LatentTokensLM
     except ImportError as error:
-        raise ValueError(
-            f"lm-eval needs {error.name}, which is not installed. "
-            "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
-        ) from None
+        raise ValueError(str(error)) from None
+    from lm_eval import simple_evaluate
+    from lm_eval.utils import handle_non_serializable, make_table
+
     from latent_tokens.checkpoints.directory import check_method
     from latent_tokens.checkpoints.stored_methods import load_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic

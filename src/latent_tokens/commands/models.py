@@ -88,6 +88,7 @@ def import_training(command: Import, source: Path) -> bool:
     from latent_tokens.checkpoints.files import fingerprint
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.method import name_of
+    from latent_tokens.sharing.card import size_of
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import read_tokenizer
 
@@ -102,22 +103,21 @@ def import_training(command: Import, source: Path) -> bool:
         "weights": imported.kind,
         "alpha_0": alpha if is_known else None,
     }
+    task, beside = text_of(net, coder, str(command.tokenizer))
     about: dict[str, Json] = {
         "name": name_of(net.method),
         "imported": origin,
         "fingerprint": fingerprint(net),
         "made_with": provenance(),
+        **task,
     }
-    task, beside = text_of(net, coder, str(command.tokenizer))
-    save_pretrained(net, command.out, about={**about, **task}, beside=beside)
+    save_pretrained(net, command.out, about=about, beside=beside)
 
     # Print a summary.
     chosen = "as requested" if command.method else "from its settings"
-    count = sum(weight.numel() for weight in net.parameters())
     print(
-        f"{name_of(net.method)}, {chosen}, {imported.kind} weights, {net.size.layers} layers of width "
-        f"{net.size.width}, {count / 1e6:.1f} M parameters, sequences of {net.max_length:,} over "
-        f"{net.vocab_size:,} tokens and MASK"
+        f"{name_of(net.method)}, {chosen}, {imported.kind} weights, {size_of(net)}, sequences of "
+        f"{net.max_length:,} over {net.vocab_size:,} tokens and MASK"
     )
     if imported.left_out:
         more = " and more" if len(imported.left_out) > 3 else ""
@@ -134,6 +134,7 @@ def import_published(command: Import, folder: Path) -> bool:
     from latent_tokens.checkpoints.hugging_face import published_layout, published_network
     from latent_tokens.checkpoints.layouts import copied_tokenizer
     from latent_tokens.core.method import name_of
+    from latent_tokens.sharing.card import size_of
     from latent_tokens.sharing.hub import write_for_transformers
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
@@ -177,10 +178,9 @@ def import_published(command: Import, folder: Path) -> bool:
         **task,
     }
     write_for_transformers(net, command.out, about, {**copied_tokenizer(folder), **beside}, None)
-    count = sum(weight.numel() for weight in net.parameters())
     print(
-        f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {count / 1e6:.1f} M parameters, "
-        f"sequences of {length:,} over {net.vocab_size:,} tokens, MASK is {net.mask_id:,}"
+        f"{layout.name}: {name_of(net.method)}, {layout.native[0]}, {size_of(net)}, sequences of "
+        f"{length:,} over {net.vocab_size:,} tokens, MASK is {net.mask_id:,}"
     )
     return coder is not None
 

@@ -39,10 +39,9 @@ try:
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
     from tqdm import tqdm  # type: ignore[import-untyped]
 except ImportError as error:
-    raise ImportError(
-        f"{error.name} is not installed. Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'",
-        name=error.name,
-    ) from None
+    name = str(error.name).partition(".")[0]
+    fix = "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
+    raise ImportError(f"{name} is not installed. {fix}", name=name) from None
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -395,20 +395,6 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
         exec(compile(block, "lm-eval.md", "exec"), {})
 
 
-@pytest.mark.slow
-def test_command_writes_the_label_off_distribution(text_net, tasks, tmp_path, capsys):
-    net = copy(text_net)
-    net.method = METHODS["mdm"]
-    save_pretrained(net, tmp_path / "run", about={"task": Text(LENGTH).description()})
-    command = ["lm-eval", str(tmp_path / "run"), "--tasks", "choice", "--include-path", str(tasks)]
-    command += ["--latents", "2", "--orders", "1", "--limit", "1", "--out", str(tmp_path / "out.json")]
-    assert main(command) == 2
-    assert "Use --off-distribution to allow it." in capsys.readouterr().err
-    assert main([*command, "--off-distribution"]) == 0
-    assert "mdm n=2 (off-distribution), uniform: " in capsys.readouterr().out
-    assert json.loads((tmp_path / "out.json").read_text())["config"]["off_distribution"] is True
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

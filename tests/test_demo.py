@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from helpers.refusals import refused
+from helpers.runs import tiny_run
 from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS

@@ -335,8 +335,9 @@ def test_requests_that_a_model_cannot_answer_are_refused(lm_class, text_net):
     lm = lm_class(text_net, Text(LENGTH))
     with refused("20 tokens after the context: the model has 16 positions"):
         lm.loglikelihood(requests(("a", "b" * 20)), disable_tqdm=True)
-    with refused("this model has no chat template"):
-        lm.apply_chat_template([{"role": "user", "content": "a"}])
+    for model in (lm, lm_class(HuggingFaceDenoiser(tiny_model("llama"), None, "shifted"), tokenizer_of())):
+        with refused("this model has no chat template"):
+            model.apply_chat_template([{"role": "user", "content": "a"}])
     for settings, message in (
         ({"num_beams": 4}, "generation_kwargs=num_beams: must be one of until"),
         ({"max_gen_toks": 16}, "max_gen_toks=16: the model has 16 positions"),

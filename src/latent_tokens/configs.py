@@ -251,7 +251,8 @@ class DataConfig(Config):
     """Source of the examples. For Sudoku boards: solver, pattern (few boards, much easier) or a
     file of puzzles. docs/tasks.md lists the formats. For text: a UTF-8 text file, a directory of
     them, a .jsonl file, a directory saved by the library datasets, or hub:OWNER/NAME[:CONFIG] on
-    the Hugging Face Hub. Default: solver for Sudoku boards."""
+    the Hugging Face Hub. Records with prompt and response, or messages, are learned as
+    dialogues. Default: solver for Sudoku boards."""
     split: Split | None = None
     """Split that receives the puzzles of a file. Default: chosen by the hash of each puzzle
     (Countdown: of its target)."""

@@ -47,6 +47,8 @@ class LmEval(OwnMethod):
     Default: n, or 0 for all."""
     num_fewshot: int | None = None
     """Number of solved examples in front of each question. Default: the task's."""
+    chat: bool = False
+    """Whether to write each request as messages, by the chat template of the tokenizer."""
     limit: int | None = None
     """Number of documents of each task. Default: all."""
     batch_size: int = 8
@@ -106,6 +108,7 @@ def run_lm_eval(command: LmEval) -> int:
         num_fewshot=command.num_fewshot,
         limit=command.limit,
         task_manager=manager,
+        apply_chat_template=command.chat,
         log_samples=False,
         random_seed=command.seed,
     )

@@ -39,6 +39,8 @@ class Sample(Command, SamplingConfig, OwnCode):
     prompt: str | None = None
     """Start of the text, for text. A gap of three or more underscores is filled in with as many
     tokens, and nothing is added after the end."""
+    chat: bool = False
+    """Whether the prompt is the message of a user, written by the chat template of the tokenizer."""
     show: bool = False
     """Show one sample while it is decoded, with its latent tokens, for text."""
     compile: bool = False
@@ -53,6 +55,7 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.checkpoints.directory import check_fits, learned_task, model_of
     from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
+    from latent_tokens.data.dialogues import user_prompt
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
     from latent_tokens.tasks import Text
@@ -65,6 +68,8 @@ def run_sample(command: Sample) -> int:
         compile_blocks(net)
     task = learned_task(find(command.run), command.task)
     check_fits(net, task)
+    if command.chat:
+        command = replace(command, prompt=user_prompt(task, command.prompt))
     if isinstance(task, Text) and net.method.readout == "left" and command.prompt is None:
         # The first token must be given: no slot is to its left
         command = replace(command, prompt="")

@@ -26,14 +26,7 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
-from latent_tokens.tasks.text.tokenizer import (
-    FILE,
-    Ids,
-    Learned,
-    Tokenizer,
-    learn_bpe,
-    read_tokenizer,
-)
+from latent_tokens.tasks.text.tokenizer import FILE, Ids, Learned, learn_bpe, read_tokenizer
 
 PIECES = 256  # number of documents into which a text is cut, about
 SHORTEST = 200  # characters of such a document
@@ -67,7 +60,11 @@ def make_text(config: DataConfig, report: Report) -> Path:
     read = partial(documents, source, config.field or "text")
     with atomic_directory(config.folder) as folder:
         # Learn or copy the tokenizer.
-        tokenizer = write_tokenizer(config.tokenizer or "bytes", read, folder)
+        tokenizer = write_tokenizer(
+            config.tokenizer or "bytes",
+            lambda: (text for text in read() if split_of(text) == "train"),
+            folder,
+        )
         task = Text(Text.length if config.length is None else config.length, tokenizer, folder)
 
         # Pack the documents, and thin out the held-out splits.
@@ -117,15 +114,14 @@ def check_text_config(config: DataConfig) -> None:
 
 
 def write_tokenizer(name: str, read: Callable[[], Iterator[str]], folder: Path) -> str:
-    """Learn or copy a tokenizer into a directory, and return its name there: bytes or tokenizer.json."""
+    """Learn or copy a tokenizer into a directory, and return its name there: bytes or tokenizer.json.
+
+    `read` yields the texts of the training split.
+    """
     kind, _, size = name.partition(":")
     if kind == "bpe" and not size.isdecimal():
         raise ValueError(f"tokenizer={name}: must be bpe:SIZE with a whole number, like bpe:4096")
-    tokenizer: Tokenizer
-    if kind == "bpe":
-        tokenizer = learn_bpe((text for text in read() if split_of(text) == "train"), int(size))
-    else:
-        tokenizer = read_tokenizer(name)
+    tokenizer = learn_bpe(read(), int(size)) if kind == "bpe" else read_tokenizer(name)
     if not isinstance(tokenizer, Learned):
         return "bytes"
     write_atomic({folder / FILE: tokenizer.to_json()})
@@ -157,9 +153,7 @@ def documents(source: Path, field: str) -> Iterator[str]:
 def texts_of(source: Path, field: str) -> Iterator[str]:
     """Yield the texts of a source of several. Raise ValueError as `documents` does."""
     if has_fields(source):
-        is_jsonl = source.suffix.lower() == ".jsonl"
-        rows = json_lines(source) if is_jsonl else rows_of_datasets(str(source))
-        for number, row in enumerate(rows, start=1):
+        for number, row in enumerate(rows_of(source), start=1):
             text = row.get(field)
             if not isinstance(text, str):
                 problem = f"record {number:,} has no text in the field {field}"
@@ -194,6 +188,12 @@ def has_fields(source: Path) -> bool:
     """Return whether a source has a field for the text: a .jsonl, or a data set of the `datasets` library."""
     is_saved = str(source).startswith(HUB) or any((source / name).is_file() for name in SAVED)
     return is_saved or (source.suffix.lower() == ".jsonl" and source.is_file())
+
+
+def rows_of(source: Path) -> Iterator[dict[str, object]]:
+    """Yield the records of a source that has fields. Raise ValueError if one cannot be read."""
+    is_jsonl = source.suffix.lower() == ".jsonl"
+    yield from json_lines(source) if is_jsonl else rows_of_datasets(str(source))
 
 
 def json_lines(file: Path) -> Iterator[dict[str, object]]:

@@ -11,7 +11,8 @@ import numpy as np
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import TASK_SETTINGS, make_text
-from latent_tokens.data.loading import fingerprint, load_data, read_manifest, type_entry
+from latent_tokens.data.dialogues import has_dialogues, make_dialogues
+from latent_tokens.data.loading import load_data, read_manifest, write_split
 from latent_tokens.data.splits import Report, make_splits
 from latent_tokens.progress import counting
 from latent_tokens.storage import (
@@ -66,7 +67,8 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
     """
     check_out(config.folder)
     if config.task == Text.name:
-        return make_text(config, report)
+        make_sequences = make_dialogues if has_dialogues(config) else make_text
+        return make_sequences(config, report)
     task = task_of(config)
     settings = description(task)
     if config.from_file:
@@ -80,12 +82,9 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
             raise ValueError(f"{config.task}: no example is left. {fix}.")
 
         # Write the arrays.
-        entries: dict[str, Json] = {}
-        for split, examples in splits.items():
-            for part, array in zip(Examples._fields, examples, strict=True):
-                np.save(folder / f"{split}.{part}.npy", array)
-            dtype = type_entry(examples.tokens.dtype)
-            entries[split] = {"examples": len(examples), **dtype, "sha256": fingerprint(examples)}
+        entries: dict[str, Json] = {
+            split: write_split(folder, split, examples) for split, examples in splits.items()
+        }
 
         # Write the manifest.
         manifest: dict[str, Json] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -99,13 +99,14 @@ def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Ex
             task.
     """
     try:
-        if isinstance(task, Text):
+        if isinstance(task, Text) and not (folder / f"{split}.known.npy").is_file():
             file = folder / f"{split}.tokens.npy"
             stored = sha256_of(file)
             examples = text_examples(np.load(file, mmap_mode="r"), task)
         else:
             files = [folder / f"{split}.{part}.npy" for part in Examples._fields]
-            examples = Examples(*map(np.load, files))
+            mode: Literal["r"] | None = "r" if isinstance(task, Text) else None
+            examples = Examples(*(np.load(file, mmap_mode=mode) for file in files))
             stored = fingerprint(examples)
     except Exception as error:  # a corrupt header can fail in any way
         problem = f"cannot be read ({type(error).__name__})"
@@ -116,6 +117,14 @@ def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Ex
         if stored == sha256:
             problem = "is of another task"
     raise ValueError(f"data={folder}: {split} {problem}. Make the data set again.")
+
+
+def write_split(folder: Path, split: Split, examples: Examples) -> dict[str, Json]:
+    """Write {split}.{tokens,known,lengths}.npy, and return the split's entry of the manifest."""
+    for part, array in zip(Examples._fields, examples, strict=True):
+        np.save(folder / f"{split}.{part}.npy", array)
+    dtype = type_entry(examples.tokens.dtype)
+    return {"examples": len(examples), **dtype, "sha256": fingerprint(examples)}
 
 
 def text_examples(tokens: Tokens, task: Text) -> Examples:

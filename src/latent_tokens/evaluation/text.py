@@ -281,6 +281,11 @@ def evaluator_of(
             f"data={data} with judge={name}: only trigrams learn from a data set. Leave one of the two out."
         )
     held_out = None if data is None else read_split(task, data, "validation")
+    if held_out is not None and name in (None, "trigrams") and held_out.known.any():
+        raise ValueError(
+            f"data={data}: has prompts and responses, and evaluate generates texts without prompts. "
+            "Use latent-tokens likelihood, or latent-tokens lm-eval."
+        )
     return find_evaluator(name or "trigrams", task, held_out, device)
 
 

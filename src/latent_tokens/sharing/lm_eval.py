@@ -268,7 +268,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         # The attributes that lm-eval reads.
         self._device = self.model.device
         self.max_length = self.model.max_length
-        self.tokenizer = self.model.codec.tokenizer
+        self.tokenizer = self.model.codec.tokenizer or self.model.codec.chat
         self.totals: dict[str, LikelihoodTotal] = defaultdict(LikelihoodTotal)
 
     @property
@@ -294,8 +294,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
         """Return a chat as one text. Raise ValueError if the model has no chat template."""
-        if self.tokenizer is None:
-            raise ValueError("apply_chat_template: this model has no chat template. Leave it out.")
+        if self.tokenizer is None or not self.tokenizer.chat_template:
+            raise ValueError("chat=True: this model has no chat template. Leave it out.")
         return str(
             self.tokenizer.apply_chat_template(
                 chat_history,

@@ -24,6 +24,7 @@ from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.method import Method
+from latent_tokens.data.dialogues import chat_tokenizer
 from latent_tokens.evaluation.likelihood import (
     Continuation,
     ContinuationScore,
@@ -53,6 +54,8 @@ class Codec:
     decode: Callable[[Sequence[int]], str]  # without special tokens
     # None: each input begins with `start`, as in training
     tokenizer: PreTrainedTokenizerBase | None = None
+    # That of our text task, if it has a chat template
+    chat: PreTrainedTokenizerBase | None = None
 
 
 def text_codec(task: Text) -> Codec:
@@ -64,7 +67,12 @@ def text_codec(task: Text) -> Codec:
         return [coder.end, *ids.tolist()] if add_special_tokens else ids.tolist()
 
     return Codec(
-        f"{task.tokenizer} ({task.fingerprint})", coder.end, coder.end, encode, coder.decode
+        f"{task.tokenizer} ({task.fingerprint})",
+        coder.end,
+        coder.end,
+        encode,
+        coder.decode,
+        chat=chat_tokenizer(task),
     )
 
 

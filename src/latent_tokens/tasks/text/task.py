@@ -14,17 +14,26 @@ from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
 from latent_tokens.tasks.examples import Examples, TokensLike, as_array
-from latent_tokens.tasks.text.tokenizer import FILE, Bytes, Learned, read_tokenizer, type_of_ids
+from latent_tokens.tasks.text.tokenizer import (
+    FILE,
+    TEMPLATE,
+    Bytes,
+    Learned,
+    read_tokenizer,
+    type_of_ids,
+)
 
 GAP = re.compile("_{3,}")
 
 
 def with_first_given(examples: Examples) -> Examples:
-    """Return sequences whose first token, an end of document, is given.
+    """Return sequences whose first token, an end of document, is given, as it is in dialogues.
 
     The readout "left" needs it: no slot is to the left of position 0.
     """
     count, length = examples.tokens.shape
+    if examples.known[:, 0].all():
+        return examples
     known = np.broadcast_to(np.arange(length) == 0, (count, length))
     return Examples(examples.tokens, known, examples.lengths)
 
@@ -93,7 +102,10 @@ class Text:
 
     def files(self) -> dict[str, bytes]:
         """Return the files, by name, that must be in the same directory as the description."""
-        return {self.tokenizer: self.coder.to_json()} if isinstance(self.coder, Learned) else {}
+        files = {self.tokenizer: self.coder.to_json()} if isinstance(self.coder, Learned) else {}
+        if self.folder is not None and (self.folder / TEMPLATE).is_file():
+            files[TEMPLATE] = (self.folder / TEMPLATE).read_bytes()
+        return files
 
     def encode(self, text: str) -> Examples:
         """Return a prompt as one example: an end of document and the prompt's tokens, all given.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Ids = NDArray[np.uint16 | np.uint32]
 
 FILE = "tokenizer.json"
+TEMPLATE = "chat_template.jinja"
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 END = "<|endoftext|>"
 # Tokens that end documents in published tokenizers. Those of Llama 3 and BERT are the last two.

@@ -21,7 +21,7 @@ from latent_tokens import from_pretrained, save_pretrained
 from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.storage import json_bytes, read_description, write_atomic
-from latent_tokens.training.setup import files_of
+from latent_tokens.tasks import Text
 
 MODELS = Path(__file__).parents[1] / "results" / "cpu" / "models"
 INDEX = "models.json"
@@ -36,7 +36,8 @@ def copy(run: Path, models: Path) -> Path:
     shutil.rmtree(models / name, ignore_errors=True)
     about = read_description(run, "config.json", "run")
     save_pretrained(from_pretrained(run), models / name, dtype=torch.bfloat16, about=about)
-    for file, content in files_of(learned_task(run)).items():
+    task = learned_task(run)
+    for file, content in (task.files() if isinstance(task, Text) else {}).items():
         (models / name / file).write_bytes(content)
     path = models / INDEX
     index = json.loads(path.read_text()) if path.exists() else {}

@@ -65,7 +65,7 @@ PARSED = [
     ("train sudoku-4 scdm --seed 1.5", "1.5", "seed [INT"),
     ("evaluate sudoku-6-scdm --latents few", "few", "latents N|all"),
     ("train sudoku-4 scdm --size huge", "huge", "nano"),
-    ("evaluate --run sudoku-6-scdm", "run", "evaluate --help"),
+    ("evaluate --run sudoku-6-scdm", "run", "Unrecognized"),
     ("reproduce figure1", "figure1", "figure-1"),
 ]
 

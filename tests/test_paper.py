@@ -363,7 +363,8 @@ CONTENTS = {TrainConfig: training_content, EvalConfig: evaluation_content, DataC
 @pytest.mark.parametrize("config", CONTENTS)
 def test_hash_lists_every_setting_or_exempts_it_by_name(config):
     """Without a setting in the list, two different results would share a hash."""
-    changed = {"latents": (0,), "clues": 30, "targets": (10, 20), "houses": (3,), "attributes": (3,)}
+    changed = {"latents": (0,), "candidates": (2,), "clues": 30, "targets": (10, 20)}
+    changed |= {"houses": (3,), "attributes": (3,)}
     values = {field.name: changed.get(field.name, "changed") for field in fields(config)}
     values |= {"apart_from": (Path("other"),), "source": "solver", "from_file": False}
     listed = {name for name in CONTENTS[config](SimpleNamespace(**values)) if name != "generator"}

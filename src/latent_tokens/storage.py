@@ -31,11 +31,11 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
 def write_atomic(contents: dict[Path, bytes]) -> None:
-    """Write each content to its path, all of them or none.
+    """Write each content to its path: no file is half written, and none is renamed before all are on disk.
 
     Raises:
-        OSError: a file cannot be written, for example on a full disk. The files from before are
-            unchanged.
+        OSError: a file cannot be written, for example on a full disk. Then the files from before
+            are unchanged.
 
     Example:
         write_atomic({Path("run/config.json"): b"{}", Path("run/notes.txt"): b"..."})

@@ -118,6 +118,9 @@ def check_equal_shapes(
     names = stored.keys() | expected.keys()
     differing = (name for name in names if stored.get(name) != expected.get(name))
     if (name := min(differing, default=None)) is not None:
+        if any(".lora_" in stored_name for stored_name in stored):
+            fix = "Give its network in Python: net=..."
+            raise ValueError(f"{holder}: has a LoRA adapter of peft. {fix}")
         ours = f"{expected.get(name, 'nothing')} in {type(net).__name__}"
         sizes = f"{name[:80]} is {stored.get(name, 'missing')}, and {ours}"
         problem = f"corrupt, or of another network ({sizes})"

@@ -1,4 +1,4 @@
-"""The four attention rules of the paper, and the masks they give for a layout.
+"""Attention rules, the four of the paper and blocks, and the masks they give for a layout.
 
 A rule is a predicate (query slot, key slot, number of clean slots) -> bool, on integers or on
 tensors that broadcast. A rule with the attribute `block`, a number of positions, also receives the

@@ -23,7 +23,7 @@ from latent_tokens.core.selection import (
     Factor,
     FixedCount,
     Partition,
-    Rule,
+    Selection,
     Threshold,
 )
 
@@ -69,7 +69,7 @@ class Decoding:
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
     # How many of the candidates a step decodes; None = FixedCount(1)
-    select: FixedCount | Rule | None = None
+    select: FixedCount | Selection | None = None
     threshold: float | None = None  # short for select=Threshold(threshold)
     entropy_bound: float | None = None  # short for select=EntropyBound(entropy_bound)
     factor: float | None = None  # short for select=Factor(factor)
@@ -135,7 +135,7 @@ class Decoding:
             )
 
     @cached_property
-    def selection(self) -> FixedCount | Rule:
+    def selection(self) -> FixedCount | Selection:
         """How many of its candidates a step decodes."""
         if self.select is not None:
             return self.select
@@ -169,7 +169,7 @@ class DecodingSettings(TypedDict, total=False):
     top_p: float
     off_distribution: bool
     confidence_noise: float
-    select: FixedCount | Rule | None
+    select: FixedCount | Selection | None
     threshold: float | None
     entropy_bound: float | None
     factor: float | None

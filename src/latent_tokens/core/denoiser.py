@@ -18,7 +18,8 @@ class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
 
     ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of
-    the logits is never chosen. If `supports_slots` is true, it takes a fourth argument, slots
+    the logits is never chosen. What logits may depend on, the mask and the positions, is tested by
+    `check_network`. If `supports_slots` is true, it takes a fourth argument, slots
     Bool[B, S], and returns the logits of these slots only, (N, V), row by row. On an accelerator
     its mask may then be a FlexAttention BlockMask.
 

@@ -27,7 +27,7 @@ from latent_tokens.core.confidence import (
 )
 from latent_tokens.core.order import Noise, Order, given
 
-Rule = Callable[[Candidates], Int[Tensor, " A"] | Bool[Tensor, "A K"]]
+Selection = Callable[[Candidates], Int[Tensor, " A"] | Bool[Tensor, "A K"]]
 """step -> how many of the most confident candidates to decode, or which ones.
 
 The most confident one is decoded in any case. From left to right, a rule that says which decodes
@@ -134,7 +134,7 @@ class Factor:
 
 
 def select(
-    rule: Rule, step: Candidates, confidence: Confidence, most: Int[Tensor, " A"]
+    rule: Selection, step: Candidates, confidence: Confidence, most: Int[Tensor, " A"]
 ) -> tuple[Int[Tensor, "A T"], Int[Tensor, " A"]]:
     """Return which candidates a rule decodes, the most confident first, and how many of each row.
 

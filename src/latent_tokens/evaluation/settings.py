@@ -25,7 +25,7 @@ from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Task, Zebra
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-RULES = ("threshold", "entropy_bound", "factor")
+SELECTIONS = ("threshold", "entropy_bound", "factor")
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
@@ -54,7 +54,7 @@ def order_for(
 
 def has_rule(config: SamplingConfig, functions: Mapping[str, object] = NONE) -> bool:
     """Return whether the predictions decide how many candidates a step decodes."""
-    return "select" in functions or any(getattr(config, name) is not None for name in RULES)
+    return "select" in functions or any(getattr(config, name) is not None for name in SELECTIONS)
 
 
 def split_functions(settings: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -110,7 +110,7 @@ def decoding_for(
             "Use order=left_to_right, or a mdm or scdm model."
         )
     if order == "uniform" and is_ruled:
-        name = next((name for name in RULES if getattr(config, name) is not None), "select")
+        name = next((name for name in SELECTIONS if getattr(config, name) is not None), "select")
         raise ValueError(
             f"{name}={getattr(config, name, 'a function')} with order=uniform: this order decodes its "
             "next token. Use order=top_prob."
@@ -120,7 +120,7 @@ def decoding_for(
             f"candidates={config.candidates} with order={order}: this order decodes its next token. "
             "Use candidates=1, or order=top_prob."
         )
-    check_latents(method, config)
+    check_candidates_leave_latents(method, config)
     if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
     temperature = (
@@ -138,12 +138,12 @@ def decoding_for(
         "temperature": temperature,
         "top_p": top_p,
         "off_distribution": config.off_distribution,
-        **{name: getattr(config, name) for name in RULES},
+        **{name: getattr(config, name) for name in SELECTIONS},
     }
     return Decoding(**{**settings, **functions})
 
 
-def check_latents(method: Method, config: SamplingConfig) -> None:
+def check_candidates_leave_latents(method: Method, config: SamplingConfig) -> None:
     """Raise ValueError if all masked tokens are candidates, and none is left to be a latent token."""
     n = config.latents
     is_set = n is not None and n != 0 and method.latent_control != "none"

@@ -209,7 +209,7 @@ def turn_twice(rotation: Rotation) -> Rotation:
 
 
 class PackedBlock:
-    """A block in float32 on a CPU for few rows: transposed weights, and sums within the products."""
+    """A block in float32 on a CPU for many rows: transposed weights, and sums within the products."""
 
     def __init__(self, block: Block) -> None:
         self.block = block

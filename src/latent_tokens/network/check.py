@@ -100,7 +100,7 @@ def probe_of(
     num_masked = min(length - num_clean, MOST_SLOTS)
     num_shown = num_clean + num_masked
 
-    # Positions are shuffled, unless each slot receives the token of the slot before.
+    # Positions are shuffled, unless a slot is read or fed at its neighbor.
     order = torch.arange(length)
     if method.readout == "in_place":
         order = torch.randperm(length, generator=torch.Generator().manual_seed(0))

@@ -135,16 +135,17 @@ def microbatches(
     length = state.tokens.shape[1]
     k = length
     candidates = candidates_of(method, decoding)
+    latents = method.default_latents if decoding.latents is None else decoding.latents
     if isinstance(candidates, int):
         largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
         k = min(max(candidates, largest_step), length)
     if is_cacheable(method.attention):
         # Keys and values are cached, so a step computes the same number of slots in every row.
         slots = state.lengths
-    elif not isinstance(decoding.latents, int):
-        slots = state.num_clean + method.max_visible(state.num_masked)
+    elif isinstance(latents, int):
+        slots = state.num_clean + state.num_masked.clamp(max=min(k + latents, length))
     else:
-        slots = state.num_clean + state.num_masked.clamp(max=min(k + decoding.latents, length))
+        slots = state.num_clean + method.max_visible(state.num_masked)
     parts = bucket_by_length(slots.tolist(), partial(decoding_rows, net, k))
     return [torch.tensor(part, device=slots.device) for part in parts]
 
@@ -241,6 +242,3 @@ def check_tensor(name: str, value: object) -> Tensor:
     if value is None:
         raise ValueError(f"{problem}. Use generate(net, net.method, tokens, known).")
     raise ValueError(f"{problem}. Use torch.as_tensor, or load(NAME).generate(PROMPT).")
-
-
-# A row joins a bucket if it is at most this many times as long as the bucket's shortest row.

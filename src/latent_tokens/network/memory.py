@@ -12,7 +12,7 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 
-MAX_RATIO = 1.125
+MAX_RATIO = 1.125  # a row joins a bucket if it is at most this many times as long as its shortest
 # A bucket of fewer slots takes rows of any length: a pass over these is not worth splitting.
 MIN_SLOTS = 1_024
 

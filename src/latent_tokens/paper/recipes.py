@@ -33,9 +33,9 @@ OF_TRAINING = (
 """The settings that the weights depend on."""
 
 OF_EVALUATION = (
-    "latents", "candidates", "order", "tokens_per_step", "latent_policy", "num_samples", "seed",
-    "batch_size", "temperature", "top_p", "refresh", "precision", "protocol", "off_distribution",
-    "confidence_noise",
+    "latents", "candidates", "threshold", "entropy_bound", "factor", "order", "tokens_per_step",
+    "latent_policy", "num_samples", "seed", "batch_size", "temperature", "top_p", "refresh",
+    "precision", "protocol", "off_distribution", "confidence_noise",
 )  # fmt: skip
 """The settings that a result depends on."""
 

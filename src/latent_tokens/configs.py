@@ -47,12 +47,8 @@ MAY_CHANGE_ON_RESUME = (
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
 LATER_DEFAULTS = {
-    "mask": None,
-    "lora": None,
-    "lora_targets": None,
-    "freeze_embeddings": False,
-    "anneal": None,
-}
+    "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False, "anneal": None,
+}  # fmt: skip
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
 
@@ -66,11 +62,9 @@ class Config:
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
             hint = hints[name]
             value = getattr(self, name)
-            kinds = (
-                [kind for kind in get_args(hint) if kind is not NoneType]
-                if is_union(hint)
-                else [hint]
-            )
+            kinds = [hint]
+            if is_union(hint):
+                kinds = [kind for kind in get_args(hint) if kind is not NoneType]
             if value is None:
                 continue
             if get_origin(kinds[0]) is tuple:
@@ -175,17 +169,13 @@ class EvalConfig(SamplingConfig):
     esolm."""
     candidates: tuple[NumCandidates, ...] | None = None  # type: ignore[assignment]
     """Number of candidates (k), one result row each: the most confident of the next k masked tokens
-    is decoded. Numbers, all, or growing (clean tokens + 1). For adaptive orders only. Default:
-    8."""
+    is decoded. Numbers, all, or growing (clean tokens + 1). Default: 8."""
     threshold: tuple[float, ...] | None = None  # type: ignore[assignment]
-    """Decode every candidate whose largest probability is at least this, such as 0.9, and the most
-    confident one (Fast-dLLM). One result row each."""
+    """Smallest probability of a token that is decoded, one result row each (Fast-dLLM)."""
     entropy_bound: tuple[float, ...] | None = None  # type: ignore[assignment]
-    """Decode candidates by rising entropy as long as the sum of their entropies without the largest
-    is at most this, in nats, such as 0.1 (EB-Sampler). One result row each."""
+    """Bound in nats on the joint error of a step, one result row each (EB-Sampler)."""
     factor: tuple[float, ...] | None = None  # type: ignore[assignment]
-    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, where p is the
-    smallest of their largest probabilities (Fast-dLLM). One result row each."""
+    """Bound on (T + 1)(1 - p) of T tokens in a step, one result row each (Fast-dLLM)."""
     num_samples: int | None = None
     """Samples per row. Default: 1,000, all problems of a smaller data set, or 100 for text."""
     data: Path | None = None

@@ -22,7 +22,7 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_random
 from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits
-from latent_tokens.core.state import PlannedStep, Streams, planned
+from latent_tokens.core.state import Draft, PlannedStep, Streams, planned
 
 Report = Callable[[int], None]
 
@@ -125,7 +125,8 @@ def scoring_steps(
         num_masked = lengths[rows] - num_clean
         num_latents = resolve_count(latents, most, num_masked, "latents", least=0)
         one = torch.ones_like(rows).numpy()
-        draft = (rows.numpy(), number * one, num_clean.numpy(), num_masked.numpy(), one)
+        masked = num_masked.numpy()
+        draft = Draft(rows.numpy(), number * one, num_clean.numpy(), masked, one, masked)
         yield planned(draft, one, num_latents.numpy(), device)
 
 

@@ -7,7 +7,7 @@ row and step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -274,6 +274,17 @@ class PlannedStep:
         return Layout(positions, step.num_clean, step.num_shown)
 
 
+class Draft(NamedTuple):
+    """A step before its numbers of candidates and latent tokens are known: one entry per row."""
+
+    rows: np.ndarray
+    number: np.ndarray  # the steps that each row took before
+    num_clean: np.ndarray
+    num_masked: np.ndarray
+    step_size: np.ndarray  # the tokens to decode
+    in_block: np.ndarray  # the masked tokens of the current block
+
+
 def plan_steps(
     method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
 ) -> Iterator[PlannedStep]:
@@ -306,7 +317,7 @@ def plan_steps(
         masked = lengths[lines] - clean[lines]
         here = np.minimum(masked, ends[lines, clean[lines]] - clean[lines])  # in the current block
         count = np.minimum(sizes[lines, steps[lines]], here)
-        draft = (numbers[lines], steps[lines], clean[lines], masked, count, here)
+        draft = Draft(numbers[lines], steps[lines], clean[lines], masked, count, here)
         if is_fixed:
             drafts.append(draft)
         else:
@@ -321,24 +332,34 @@ def plan_steps(
 
 
 def planned_steps(
-    method: Method, decoding: Decoding, drafts: Sequence[Sequence[np.ndarray]], device: torch.device
+    method: Method, decoding: Decoding, drafts: Sequence[Draft], device: torch.device
 ) -> list[PlannedStep]:
-    """Return the steps of drafts (rows, number, num_clean, num_masked, count, in the block)."""
-    num_clean, num_masked, count, here = (
-        torch.from_numpy(np.concatenate(arrays)) for arrays in list(zip(*drafts, strict=True))[2:]
+    """Return the steps of drafts, whose k and n are computed at once."""
+
+    def joined(arrays: Iterable[np.ndarray]) -> Tensor:
+        return torch.from_numpy(np.concatenate(list(arrays)))
+
+    k, n = num_candidates_and_latents(
+        method,
+        decoding,
+        joined(draft.num_clean for draft in drafts),
+        joined(draft.num_masked for draft in drafts),
+        joined(draft.step_size for draft in drafts),
+        joined(draft.in_block for draft in drafts),
     )
-    k, n = num_candidates_and_latents(method, decoding, num_clean, num_masked, count, here)
-    ends = np.cumsum([len(draft[0]) for draft in drafts])[:-1]
+    ends = np.cumsum([len(draft.rows) for draft in drafts])[:-1]
     counts = zip(drafts, np.split(k.numpy(), ends), np.split(n.numpy(), ends), strict=True)
-    return [planned(draft[:5], k_step, n_step, device) for draft, k_step, n_step in counts]
+    return [planned(draft, k_step, n_step, device) for draft, k_step, n_step in counts]
 
 
 def planned(
-    draft: Sequence[np.ndarray], candidates: np.ndarray, latents: np.ndarray, device: torch.device
+    draft: Draft, candidates: np.ndarray, latents: np.ndarray, device: torch.device
 ) -> PlannedStep:
-    """Return the step of a draft (rows, number, num_clean, num_masked, count) with its k and n."""
-    num_shown = draft[2] + candidates + latents
-    return PlannedStep(Counts._make((*draft, candidates, latents, num_shown)), device)
+    """Return the step of a draft with its k and n."""
+    rows, number, num_clean, num_masked, step_size, _ = draft
+    num_shown = num_clean + candidates + latents
+    host = Counts(rows, number, num_clean, num_masked, step_size, candidates, latents, num_shown)
+    return PlannedStep(host, device)
 
 
 def ends_of_blocks(

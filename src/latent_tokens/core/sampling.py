@@ -123,11 +123,8 @@ def decode(
         # Lines 6-9: arrange [clean | latents | candidates].
         given = (counts.num_clean, counts.num_masked, counts.candidates, counts.latents)
         arranged = PolicyInput(order, *given, tokens)
-        noise = (
-            partial(uniform, host.rows, host.num_masked - host.candidates)
-            if is_policy_random
-            else None
-        )
+        draw_latents = partial(uniform, host.rows, host.num_masked - host.candidates)
+        noise = draw_latents if is_policy_random else None
         layout = plan.layout(choose_latents(decoding.latent_policy, arranged, noise))
 
         # Line 10: predict the candidates.
@@ -138,14 +135,8 @@ def decode(
         )
 
         # Line 11: choose the most confident candidates, sample their tokens.
-        if isinstance(decoding.selection, FixedCount):
-            confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, draw)
-            most = int(host.count.max())
-            picks = most_confident(candidates, confidence, counts.count, most, tolerance)  # (A, T)
-        else:
-            picks, count = select(decoding.selection, candidates, decoding.ranking, counts.count)
-            plan.decide(count)
-            host, counts = plan.host, plan.on_device
+        picks = choose(candidates, decoding, plan, num_to_decode)  # (A, T)
+        host, counts = plan.host, plan.on_device  # a rule has decided how many
         drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
         entries = counts.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
@@ -158,25 +149,43 @@ def decode(
         if not plan.keeps_order:
             order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
-            if plan.decodes_evenly:
-                first: Tensor | int = int(host.num_clean[0] + host.count[0])
-            else:
-                first = counts.num_clean + counts.count
-            order = shuffle(order, first, uniform(host.rows, host.num_masked - host.count))
+            drawn_order = uniform(host.rows, host.num_masked - host.count)
+            order = shuffle(order, plan.num_clean_after, drawn_order)
         state.update(
             None if takes_all else counts.rows, new_tokens, order, counts.count, counts.num_shown
         )
 
         if on_step is not None:
-            look = partial(method.logits, net, tokens, layout)
             if is_decoded is not None:
                 positions = positions.masked_fill(~is_decoded, -1)
                 drawn = drawn.masked_fill(~is_decoded, -1)
-            on_step(
-                Step(counts.rows, counts.number, layout, counts.candidates, positions, drawn, look)
-            )
+            step = (counts.rows, counts.number, layout, counts.candidates, positions, drawn)
+            on_step(Step(*step, partial(method.logits, net, tokens, layout)))
         if stop is not None and stop(counts.rows, new_tokens):
             return
+
+
+def choose(
+    step: Candidates, decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"]
+) -> Int[Tensor, "A T"]:
+    """Return which candidates a step decodes, the most confident first (line 11).
+
+    A rule decides here how many of each row, which the plan then has.
+
+    Args:
+        step: the candidates.
+        decoding: the settings.
+        plan: the step's counts.
+        num_to_decode: the masked tokens of each row before the first step.
+    """
+    if isinstance(decoding.selection, FixedCount):
+        confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, step.draw)
+        most = int(plan.host.count.max())
+        return most_confident(step, confidence, plan.on_device.count, most, tolerance)
+    limit = plan.on_device.count
+    picks, count = select(decoding.selection, step, decoding.ranking, limit)
+    plan.decide(count)
+    return picks
 
 
 def finish(state: State) -> Generated:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -247,6 +247,14 @@ class PlannedStep:
         """Whether every row also decodes as many tokens."""
         count = self.host.count
         return self.is_even and bool((count == count[0]).all())
+
+    @property
+    def num_clean_after(self) -> int | Tensor:
+        """The number of clean tokens after the step: of every row, or of each, (A,)."""
+        if self.decodes_evenly:
+            return int(self.host.num_clean[0] + self.host.count[0])
+        counts = self.on_device
+        return cast(Tensor, counts.num_clean + counts.count)
 
     @property
     def keeps_order(self) -> bool:

@@ -51,6 +51,8 @@ def cases_of(model_and_folder, num_given, most):
     cases = []
     for seed, (n, order) in enumerate(rng.sample(pairs, min(most, len(pairs)))):
         k = rng.choice((1, 4, "all", "growing", None)) if order in ADAPTIVE else None
+        if k == "all" and n not in (None, 0) and method.latent_control == "free":
+            k = 4  # all masked tokens would be candidates
         temperature = 1.0 if seed % 2 else rng.choice((0.0, None, 0.7))
         top_p = rng.choice((None, 0.8))
         setting = SamplingConfig(n, k, order, temperature=temperature, top_p=top_p, seed=seed)

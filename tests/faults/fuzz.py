@@ -52,16 +52,20 @@ COMMANDS = (
 
 
 def command(*arguments):
-    """Run a command. Raise ValueError with its line if it is refused."""
+    """Run a command. Raise ValueError with its line, or the title of the parser's box, if it is refused."""
     errors = io.StringIO()
     with redirect_stdout(io.StringIO()), redirect_stderr(errors):
         try:
             code = cli.main([str(argument) for argument in arguments])
         except SystemExit as stop:  # --help
             code = stop.code
-    lines = [line for line in errors.getvalue().splitlines() if line.startswith("latent-tokens: ")]
+    said = errors.getvalue().splitlines()
+    lines = [line for line in said if line.startswith("latent-tokens: ")]
+    has_box = any(line.startswith("╭─ ") or set(line.strip()) == {"-"} for line in said)
+    boxes = [line.strip() for line in said if line.strip()][:1] if has_box else []
     assert code in (0, 1, 2), errors.getvalue()
-    assert len(lines) == (code == 2), errors.getvalue()
+    assert len(lines) + len(boxes) == (code == 2), errors.getvalue()
+    lines += boxes
     if lines:
         raise ValueError(lines[0])
 

@@ -70,9 +70,9 @@ class Decoding:
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
     # How many of the candidates a step decodes; None = FixedCount(1)
     select: FixedCount | Selection | None = None
-    threshold: float | None = None  # short for select=Threshold(threshold)
-    entropy_bound: float | None = None  # short for select=EntropyBound(entropy_bound)
-    factor: float | None = None  # short for select=Factor(factor)
+    threshold: float | int | None = None  # short for select=Threshold(threshold)
+    entropy_bound: float | int | None = None  # short for select=EntropyBound(entropy_bound)
+    factor: float | int | None = None  # short for select=Factor(factor)
 
     def __post_init__(self) -> None:
         k = self.candidates

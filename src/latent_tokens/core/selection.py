@@ -67,7 +67,7 @@ class Threshold:
         0.9
     """
 
-    probability: float
+    probability: float | int
 
     def __post_init__(self) -> None:
         check_min("threshold", self.probability, 0)
@@ -91,7 +91,7 @@ class EntropyBound:
         0.1
     """
 
-    nats: float
+    nats: float | int
 
     def __post_init__(self) -> None:
         check_min("entropy_bound", self.nats, 0)
@@ -117,7 +117,7 @@ class Factor:
         1.0
     """
 
-    factor: float
+    factor: float | int
 
     def __post_init__(self) -> None:
         check_min("factor", self.factor, 0)

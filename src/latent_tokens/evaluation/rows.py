@@ -94,7 +94,6 @@ class Row(TypedDict, total=False):
     cell: dict[str, object]  # the entries of `paper.experiments.Cell`
     data_sha256: str | None  # of the training examples
     weights_sha256: str
-    weights_file_sha256: str  # in rows of version 0.2
     trained_with: dict[str, str | None]
     trained_at: list[str | None]  # commits
     imported: dict[str, object]

@@ -264,9 +264,8 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
 
     inner = take("sigma_map.mlp.0.weight")  # (c, f)
     waves = inner.shape[1]
-    wave = torch.cat(
-        [torch.ones(waves // 2), torch.zeros(waves - waves // 2)]
-    ).double()  # cosines and sines of a noise level of 0
+    # Cosines and sines of a noise level of 0.
+    wave = torch.cat([torch.ones(waves // 2), torch.zeros(waves - waves // 2)]).double()
     hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias"))
     condition = F.silu(take("sigma_map.mlp.2.weight") @ hidden + take("sigma_map.mlp.2.bias"))
 

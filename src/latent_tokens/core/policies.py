@@ -205,9 +205,8 @@ def influence(
         if before is not None:
             earlier, num_shown = before
             both = layout.shown & ~layout.clean & (layout.slots < num_shown[:, None])
-            change = (
-                predicted - earlier[:, : predicted.shape[1]]
-            ).nan_to_num()  # MASK is excluded from both
+            # MASK is excluded from both, as minus infinity.
+            change = (predicted - earlier[:, : predicted.shape[1]]).nan_to_num()
             divergence = (predicted.exp() * change).sum(-1)  # (B, S)
             from_end = (length - lengths)[:, None]
             last_decoded = order.gather(1, (num_clean[:, None] - 1).clamp(min=0))

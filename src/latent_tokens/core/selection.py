@@ -215,9 +215,7 @@ def reverse_process(steps: int) -> Partition:
     check_int("steps", steps, 1)
 
     def sizes(masked: Bool[Tensor, "B L"], noise: Noise) -> Int[Tensor, "B T"]:
-        drawn = (
-            noise * steps
-        ).long()  # a 1 that pads the noise is `steps`, which has its own column
+        drawn = (noise * steps).long()  # a 1 that pads the noise is `steps`, a column of its own
         counts = torch.zeros(len(noise), steps + 1, dtype=torch.int64, device=masked.device)
         return counts.scatter_add(1, drawn, torch.ones_like(drawn))[:, :steps]
 

@@ -140,9 +140,8 @@ def document_with(contents: Mapping[str, object]) -> str:
         start = f'<script type="application/json" id="{name}">'
         before, after = document.split(start, 1)
         rest = after.split("</script>", 1)[1]
-        text = json.dumps(content, separators=(",", ":")).replace(
-            "<", "\\u003c"
-        )  # no </script> within
+        # No </script> is within.
+        text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
         document = f"{before}{start}{text}</script>{rest}"
     return document
 

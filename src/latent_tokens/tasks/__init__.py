@@ -32,10 +32,11 @@ from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
 OTHER_NAMES = {"sudoku-gen": "sudoku-9", "sudoku-large": "sudoku-36"}  # the paper's
+# Fields that make a task what it is
 FIXED = (
     *("name", "box_rows", "box_columns", "num_train", "length"),
     *("num_houses", "num_attributes", "max_clues"),
-)  # fields that make a task what it is
+)
 SMALL = 100_000  # training examples of the small siblings
 
 EVERY: tuple[Solvable, ...] = (

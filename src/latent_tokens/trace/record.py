@@ -69,9 +69,8 @@ class Frame(TypedDict):
     chosen: list[list[int]]  # pairs of a cell and its token
     candidates: list[int]
     latents: list[int]
-    beliefs: dict[
-        str, list[list[float]]
-    ]  # by cell: pairs of a token and its probability, descending
+    # by cell: pairs of a token and its probability, descending
+    beliefs: dict[str, list[list[float]]]
     processed: int
     all_processed: int
 

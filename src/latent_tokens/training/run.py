@@ -69,10 +69,9 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         if lock.is_locked:
+            # With the lock, so that a waiting process sees the file removed.
             with suppress(OSError):
-                (
-                    folder / LOCK
-                ).unlink()  # with the lock, so that a waiting process sees the file removed
+                (folder / LOCK).unlink()
             lock.release()
         if processes.is_main():
             remove_empty(new_folders)

@@ -11,7 +11,7 @@ from latent_tokens import METHODS, Decoding, any_order, generate, given, left_to
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.order import first_order, is_left_to_right, is_random, promote, shuffle
 from latent_tokens.core.selection import equal_parts, given_partition, reverse_process, sizes_of_steps
-from latent_tokens.core.state import planned
+from latent_tokens.core.state import Draft, planned
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4).map(torch.tensor)
 RULES = {"any_order": any_order, "left_to_right": left_to_right, "given": given([3, 1, 5, 0, 2, 4])}
@@ -163,7 +163,8 @@ def test_shuffle_from_one_start_equals_that_of_each_row(start):
 def test_layout_of_an_even_step_is_that_of_any_step(clean, k, n):
     order = torch.rand(5, 8, generator=torch.Generator().manual_seed(k)).argsort(dim=1)
     clean, masked, count, k, n = (np.full(5, number) for number in (clean, 8 - clean, 1, k, n))
-    plan = planned((np.arange(5), clean, clean, masked, count), k, n, torch.device("cpu"))
+    draft = Draft(np.arange(5), clean, clean, masked, count, masked)
+    plan = planned(draft, k, n, torch.device("cpu"))
     assert plan.is_even
     layout = plan.layout(order)
     expected = next_layout(order, *(torch.from_numpy(numbers) for numbers in (clean, k, n)))

@@ -441,19 +441,7 @@ def speed_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for heading in (*headings, "predicted"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
-        ratios = [row.get(name) for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")]
-        table.add_row(
-            f"{row['what']} {row['method']}",
-            f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
-            labeled(row.get("latents", ""), row.get("off_distribution", False)),
-            str(row.get("candidates", "")),
-            f"{rate} {row['unit']}",
-            f"{row['seconds']:.3g}",
-            f"{row['floor_seconds']:.2g}",
-            f"{row['share']:.0%}",
-            *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
-        )
+        table.add_row(*speed_cells(row))
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
@@ -208,7 +208,7 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
     """
     latents = method.default_latents if decoding.latents is None else decoding.latents
     if callable(latents):
-        return getattr(latents, "__name__", "custom")
+        return name_of_function(latents)
     if method.window is None:
         return latents
     candidates = shown_candidates(method, decoding)
@@ -220,7 +220,7 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     """Return the number of candidates that a row reports, at most the window, or the name of its rule."""
     candidates = candidates_of(method, decoding)
     if callable(candidates):
-        return getattr(candidates, "__name__", "custom")
+        return name_of_function(candidates)
     if method.window is None:
         return candidates
     return method.window if candidates == "all" else min(candidates, method.window)
@@ -252,12 +252,8 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
     )
     if decoding.tokens_per_step not in (None, 1):
         settings["tokens_per_step"] = decoding.tokens_per_step
-    if decoding.threshold is not None:
-        settings["threshold"] = decoding.threshold
-    if decoding.entropy_bound is not None:
-        settings["entropy_bound"] = decoding.entropy_bound
-    if decoding.factor is not None:
-        settings["factor"] = decoding.factor
+    values = {name: getattr(decoding, name) for name in SELECTIONS}
+    settings |= cast(Row, {name: value for name, value in values.items() if value is not None})
     if decoding.select is not None:
         settings["select"] = name_of_function(decoding.select)
     if decoding.confidence_noise:

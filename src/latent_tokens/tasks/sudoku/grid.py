@@ -103,7 +103,7 @@ class Grid:
         return digit
 
     def conflict(self, cells: Cells) -> str | None:
-        """Return the first pair of cells of a unit with the same digit in words, None if there is none."""
+        """Return the first pair of cells of a unit with the same digit in words, or None."""
         for unit, members in enumerate(self.cells_of):
             seen: dict[int, int] = {}
             for cell in members[cells[members] >= 0].tolist():

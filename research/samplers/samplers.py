@@ -170,6 +170,8 @@ def draw(rows: list[Any]) -> None:
             axes.errorbar(*at, [each.half for each in found], color=color, marker="o", ms=3, label=rule)
         axes.set_title(curve.title, fontsize=8)
         axes.set(ylim=(0, 100), xlim=(0, None))
+        axes.set_xlabel("forward passes", fontsize=7)
+        axes.set_ylabel("correct %", fontsize=7)
         axes.tick_params(labelsize=7)
     sheet.axes[0].legend(fontsize=6)
     caption = (

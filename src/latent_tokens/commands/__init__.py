@@ -18,6 +18,7 @@ from latent_tokens.commands.models import Export, Import, run_export, run_import
 from latent_tokens.commands.page import Demo, Page, run_demo, run_page
 from latent_tokens.commands.results import Reproduce, Results, run_reproduce, run_results
 from latent_tokens.commands.sample import Sample, run_sample
+from latent_tokens.commands.score import Score, run_score
 from latent_tokens.commands.solve import Solve, run_solve
 from latent_tokens.commands.trace import Trace, run_trace
 from latent_tokens.commands.train import Train, run_train
@@ -31,6 +32,7 @@ TABLE: dict[str, tuple[type, Callable[[Any], int]]] = {
     "results": (Results, run_results),
     "sample": (Sample, run_sample),
     "solve": (Solve, run_solve),
+    "score": (Score, run_score),
     "page": (Page, run_page),
     "trace": (Trace, run_trace),
     "demo": (Demo, run_demo),

@@ -13,6 +13,7 @@ from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks.base import (
     SPLITS,
+    Answerable,
     Keys,
     Language,
     Scores,
@@ -73,6 +74,7 @@ TASKS: Registry[Solvable] = Registry(
 __all__ = [
     "SPLITS",
     "TASKS",
+    "Answerable",
     "CompactZebra",
     "Countdown",
     "Examples",

@@ -113,6 +113,25 @@ class Solvable(Task, Protocol):
         """
 
 
+@runtime_checkable
+class Answerable(Task, Protocol):
+    """A task whose problems and answers have a text, so that answers of any model can be scored."""
+
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words, for those who write one."""
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the text of a problem of one example, which `encode` reads."""
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a problem of one example with the answer of a text.
+
+        Raises:
+            ValueError: The text does not have the form of an answer. A wrong answer has it.
+        """
+
+
 def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: str) -> None:
     """Raise ValueError if tokens have another length than the task, or one is not of its vocabulary.
 
@@ -272,6 +291,31 @@ class TaskBase(ABC):
         examples = Examples.padded([[ids.get(word, 0) for word in words]], 0, self.length)
         examples.known[0, : len(words)] = [word != self.blank for word in words]
         return examples
+
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words."""
+        return "all tokens of the sequence, or those of its blanks, as the task writes them"
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the text of a problem of one example, which `encode` reads."""
+        pairs = zip(problem.tokens[0].tolist(), problem.known[0].tolist(), strict=True)
+        words = [self.vocab[token] if known else self.blank for token, known in pairs]
+        return self.separator.join(words[: problem.lengths[0]])
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a problem of one example with an answer: all its tokens, or those of its blanks."""
+        answer = self.encode(text)
+        tokens = answer.tokens[0][answer.known[0]]
+        blanks = ~problem.known[0] & (np.arange(self.length) < problem.lengths[0])
+        if len(tokens) == problem.lengths[0]:
+            blanks |= problem.known[0]
+        elif len(tokens) != blanks.sum():
+            allowed = f"{blanks.sum()} or {problem.lengths[0]}"
+            raise ValueError(f"{len(tokens)} tokens: must be {allowed}")
+        filled = problem.tokens.copy()
+        filled[0, blanks] = tokens
+        return Examples(filled, problem.known, problem.lengths)
 
     def decode(self, tokens: TokensLike) -> str:
         """Return one sequence (L,) as text. A token that is not in the vocabulary is a blank."""

@@ -303,6 +303,26 @@ class Countdown:
         steps = np.empty((self.numbers - 1, 4), np.int64)
         return int(first_solution(stack_of(given), self.numbers, target, steps))
 
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words."""
+        return "equations separated by commas or lines, like 86+28=114,114-13=101"
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the numbers and the target, which `encode` reads."""
+        return texts(problem.tokens[0])[0]
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a problem with equations as its answer. Raise ValueError for another text."""
+        equations = [re.sub(r"\s", "", line) for line in re.split(r"[,\n]", text.strip())]
+        for equation in equations:
+            if parts_of(equation) is None:
+                raise ValueError(f"{equation[:80]!r} is not an equation")
+        prompt, answer = self.prompt(problem), ",".join(equations)
+        if not self._fits(prompt, answer):
+            raise ValueError(f"{len(answer)} characters do not fit in {self.length} tokens")
+        return self._rows([(prompt, answer)])
+
     def decode(self, tokens: TokensLike) -> str:
         """Return the problem in words and one equation per line."""
         problem, answer = texts(as_array(tokens))

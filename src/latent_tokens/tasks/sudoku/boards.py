@@ -178,6 +178,22 @@ class Sudoku:
             np.where(known, tokens.astype(np.int16), np.int16(-1)), most
         )
 
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words."""
+        return f"the {self.side**2} cells row by row, as 1-9, then A-Z"
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the given cells row by row, which `encode` reads. An empty cell is a dot."""
+        cells = self.boards(np.where(problem.known, problem.tokens, 255))
+        return self.grid.line(cells[0])
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a filled board. Raise ValueError if a cell has no digit."""
+        return Examples.of(
+            self._framed(self.grid.answer(text)[None].astype(np.uint8)), problem.known
+        )
+
     def decode(self, tokens: TokensLike) -> str:
         """Return the board as a framed grid. A cell without a digit is a dot."""
         tokens = as_array(tokens)

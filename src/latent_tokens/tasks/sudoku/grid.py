@@ -79,6 +79,21 @@ class Grid:
             raise ValueError(f"puzzle contradicts itself: {conflict}")
         return digits
 
+    def answer(self, text: str) -> Cells:
+        """Return the cells of a filled board, which may be wrong. Raise ValueError if one is empty."""
+        symbols = symbols_of(text, {self.num_cells})
+        digits = np.array(
+            [self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16
+        )
+        if (digits < 0).any():
+            raise ValueError(f"{self.cell_name(int((digits < 0).argmax()))} is empty")
+        return digits
+
+    def line(self, cells: NDArray[np.generic]) -> str:
+        """Return a board as one line, which `cells` reads. A cell without a digit is a dot."""
+        digits = cells.astype(np.int64).tolist()
+        return "".join(SYMBOLS[digit] if 0 <= digit < self.side else "." for digit in digits)
+
     def clashing(self, cells: NDArray[np.generic]) -> NDArray[np.bool_]:
         """Return which cells have no digit, or one that a unit of theirs has twice."""
         digits = cells.astype(np.int64)

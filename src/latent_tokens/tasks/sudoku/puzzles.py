@@ -201,6 +201,19 @@ class SudokuPuzzle:
         """Return how many boards (at most `most`) agree with the puzzle, None if it takes too long."""
         return self.grid.count_solutions(self.givens(problem.tokens)[0], most)
 
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words."""
+        return f"the {self.side**2} cells row by row, as 1-9, then A-Z"
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the puzzle row by row, which `encode` reads. An empty cell is a dot."""
+        return self.grid.line(self.givens(problem.tokens)[0])
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a puzzle with a board. Raise ValueError if a cell has no digit."""
+        return self._examples(self.givens(problem.tokens), self.grid.answer(text)[None])
+
     def decode(self, tokens: TokensLike) -> str:
         """Return the puzzle and its answer side by side, as framed grids."""
         tokens = as_array(tokens)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from latent_tokens.tasks.base import Keys, Scores
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, smallest_type
 from latent_tokens.tasks.zebra.clues import ATTRIBUTE, BOS, CLUE_END, DIGIT, LHS, POSITION, RHS, SEP
-from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, letter
+from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, answer, letter
 
 SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be exchanged
 
@@ -213,6 +213,26 @@ class CompactZebra:
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """Return how many tables (at most `most`) agree with the clues, None if it takes too long."""
         return self.zebra.count_solutions(Examples.of(self.expand(problem.tokens), 0), most)
+
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words, that of `Zebra`."""
+        return self.zebra.answer_format
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the text that `Zebra.encode` reads."""
+        return self.zebra.prompt(Examples.of(self.expand(problem.tokens), 0))
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a puzzle with a table as its answer, as `Zebra.answered`."""
+        puzzle = Examples.of(self.expand(problem.tokens), 0)
+        expanded = self.zebra.answered(puzzle, text)
+        filled = self._compact(expanded)
+        # A value that no house has is no house, here the separator.
+        table = answer(expanded.tokens[0], self.num_houses, self.num_attributes)
+        lacking = [value not in row for row in table for value in self.answer_tokens]
+        filled.tokens[0, self.max_clues + 1 :][lacking] = self.num_houses
+        return filled
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the clues in words and the table, as `Zebra.decode`."""

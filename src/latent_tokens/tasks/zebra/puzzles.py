@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -267,6 +268,27 @@ class Zebra:
         domains = rules.open_domains(houses)
         count = rules.count_solutions(puzzle, domains, houses, attributes, most, nodes)
         return int(count) if nodes[0] > 0 or count == most else None
+
+    @property
+    def answer_format(self) -> str:
+        """The form of an answer in words."""
+        return "the value of each house, attribute by attribute, like A2 A1 A3 B1 B3 B2 or 213 132"
+
+    def prompt(self, problem: Examples) -> str:
+        """Return the clues and the houses as tokens, which `encode` reads."""
+        tokens = problem.tokens[0].tolist()
+        return " ".join(WORDS[token] for token in tokens[1 : tokens.index(SEP)])
+
+    def answered(self, problem: Examples, text: str) -> Examples:
+        """Return a puzzle with a table as its answer. Raise ValueError for another text."""
+        _, houses, attributes = read_prompt(problem.tokens[0])
+        values = [int(digit) - 1 for digit in re.findall(r"[0-9]", text)]
+        if len(values) != houses * attributes or not all(0 <= value < houses for value in values):
+            raise ValueError(f"must be {attributes} x {houses} values of 1 to {houses}")
+        tokens = problem.tokens.copy()
+        start = tokens[0].tolist().index(SEP) + 1
+        tokens[0, start : start + len(values)] = [DIGIT + value for value in values]
+        return Examples(tokens, problem.known, problem.lengths)
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the clues in words, attributes as letters, values and houses from 1, and the table."""

@@ -1,0 +1,74 @@
+"""latent-tokens score."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from latent_tokens.checks import check_int
+
+MOST_ERRORS = 3  # of the format that are printed
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score the answers of any model to a fixed list of problems, by the task's verifier.
+
+    The list is made from a seed: the problems on which `evaluate` measures.
+
+    Examples:
+        latent-tokens score countdown-3 --template > problems.jsonl
+        latent-tokens score countdown-3 answers.jsonl
+    """
+
+    task: Annotated[Positional[str], arg(metavar="TASK")]
+    """Task of the problems, or yours as module:Name."""
+    answers: Annotated[Positional[Path | None], arg(metavar="[ANSWERS]")] = None
+    """File of JSON lines with problem (its number in the list, or its prompt) and answer (text, or
+    tokens)."""
+    template: bool = False
+    """Print the problems as JSON lines to answer, instead of a score."""
+    num_problems: int = 1_000
+    """Number of problems, the first ones of the list. A problem without an answer counts as wrong."""
+    json: bool = False
+    """Print the score as a JSON object."""
+
+
+def run_score(command: Score) -> int:
+    """Run `latent-tokens score`. Print the shares with intervals, or the problems."""
+    from latent_tokens.evaluation import answers as scoring
+    from latent_tokens.tasks import Answerable, named
+
+    check_int("num_problems", command.num_problems, 1)
+    task = named(command.task)
+    if not isinstance(task, Answerable):
+        raise ValueError(f"task={command.task}: has no verifier of answers as text. Use a puzzle.")
+    if command.template == (command.answers is not None):
+        raise ValueError("ANSWERS: name a file of answers, or use --template to get the problems.")
+    problems = scoring.list_of_problems(task, command.num_problems)
+    if command.answers is None:
+        print(*scoring.template(task, problems), sep="\n")
+        return 0
+
+    score = scoring.score_answers(
+        task, problems, scoring.read_answers(command.answers, task, problems)
+    )
+    intervals = {name: score.interval(name) for name in score.shares}
+    if command.json:
+        print(json.dumps({**asdict(score), "ci95": intervals}))
+        return 0
+    print(f"{task.name}, {score.num_problems:,} problems (sha256 {score.problems_sha256[:12]})")
+    for name, share in score.shares.items():
+        low, high = intervals[name]
+        print(f"{name:14} {share:6.1%}  (95% interval {low:.1%} to {high:.1%})")
+    print(f"format errors  {len(score.format_errors):,}, unanswered {score.unanswered:,}")
+    for number, error in list(score.format_errors.items())[:MOST_ERRORS]:
+        print(f"  problem {number}: {error}")
+    if score.format_errors:
+        print(f"An answer is {task.answer_format}.")
+    print(f"Models of this package read {score.encoding}.")
+    return 0

@@ -1,0 +1,183 @@
+"""Answers that any model gave to the problems of a task, scored by its verifier."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from latent_tokens.checks import first_line, one_line
+from latent_tokens.data.loading import fingerprint
+from latent_tokens.data.splits import make_problems
+from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.evaluation.rows import SHARES
+from latent_tokens.progress import counting
+from latent_tokens.tasks import Answerable, Examples, joined, signature
+from latent_tokens.tasks.base import check_tokens, scores_of
+from latent_tokens.tasks.examples import as_array
+
+NUM_PROBLEMS = 1_000
+SEED = 0  # of the list
+
+Answer: TypeAlias = str | list[int]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Scored answers.
+
+    Attributes:
+        task: The name of the task.
+        shares: The mean of each share that the task scores, over all problems, the main one first.
+            A problem without a well-formed answer counts as 0.
+        num_problems: The number of problems.
+        unanswered: How many have no answer.
+        format_errors: Why an answer could not be read, by the number of its problem.
+        problems_sha256: A hash of the list. Scores of equal lists can be compared.
+        encoding: How a model of this package reads the problems.
+    """
+
+    task: str
+    shares: dict[str, float]
+    num_problems: int
+    unanswered: int
+    format_errors: dict[int, str] = field(repr=False)
+    problems_sha256: str
+    encoding: str
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Return Wilson's 95% interval of a share."""
+        return wilson(self.shares[name], self.num_problems)
+
+
+def list_of_problems(task: Answerable, count: int = NUM_PROBLEMS) -> Examples:
+    """Return the first `count` problems of the test split of seed 0. `evaluate` measures on the same ones.
+
+    Raises:
+        ValueError: The task has fewer.
+    """
+    with counting(f"making {count:,} problems", count) as report:
+        problems = make_problems(task, count, SEED, report)
+    if len(problems) < count:
+        raise ValueError(
+            f"num_problems={count}: {task.name} has {len(problems)}. Use at most {len(problems)}."
+        )
+    return problems
+
+
+def template(task: Answerable, problems: Examples) -> Iterator[str]:
+    """Yield a JSON line per problem: its number, its text for `solve` and in words, an empty answer."""
+    blank = getattr(task, "pad", task.vocab_size)
+    for number in range(len(problems)):
+        problem = problems.take(slice(number, number + 1))
+        shown = np.where(problem.known, problem.tokens, blank)[0, : problem.lengths[0]]
+        entries = {
+            "problem": number,
+            "prompt": task.prompt(problem),
+            "in_words": task.decode(shown),
+            "answer": "",
+        }
+        yield json.dumps(entries)
+
+
+def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, Answer]:
+    """Return the answers of a file by the numbers of their problems.
+
+    Each line is JSON: `problem` is a number in the list or the text of `prompt`, and `answer` a text
+    or tokens. Other entries are ignored.
+
+    Raises:
+        ValueError: A line is not of this form, or a problem is not in the list or has two answers.
+    """
+    # A list of boards has the same problem, without a given cell, at each number.
+    numbers_of = defaultdict(list)
+    for number in reversed(range(len(problems))):
+        numbers_of[task.prompt(problems.take(slice(number, number + 1)))].append(number)
+
+    answers: dict[int, Answer] = {}
+    for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {line_number}"
+        try:
+            entries = json.loads(line)
+            named: int | str = entries["problem"]
+            answer: Answer = entries["answer"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{where}: must be JSON with problem and answer") from None
+        numbers = numbers_of[task.prompt(task.encode(named))] if isinstance(named, str) else [named]
+        if not numbers or numbers[-1] not in range(len(problems)):
+            fix = f"Use a number below {len(problems)} or a prompt of --template."
+            raise ValueError(
+                f"{where}: problem={one_line(str(named), 80)} is not in the list. {fix}"
+            )
+        number = numbers.pop()
+        if number in answers:
+            raise ValueError(f"{where}: problem {number} has an answer in an earlier line")
+        answers[number] = answer
+    return answers
+
+
+def with_answer(task: Answerable, problem: Examples, answer: Answer) -> Examples:
+    """Return a problem of one example with its answer, a text or tokens.
+
+    Raises:
+        ValueError: It does not have the form of an answer. Tokens must be all of the
+            sequence, or those that are not given.
+    """
+    if isinstance(answer, str):
+        return task.answered(problem, answer)
+    inside = np.arange(task.length) < problem.lengths[0]
+    masked = inside & ~problem.known[0]
+    positions = {int(where.sum()): where for where in (masked, inside, np.full(task.length, True))}
+    is_tokens = isinstance(answer, list) and all(type(token) is int for token in answer)
+    if not is_tokens or len(answer) not in positions:
+        allowed = " or ".join(map(str, positions))
+        raise ValueError(f"{one_line(str(answer), 80)}: must be a text or {allowed} tokens")
+    tokens = problem.tokens.astype(np.uint32)
+    tokens[0, positions[len(answer)]] = as_array(answer)
+    check_tokens(task, tokens, inside[None], "answer", "Use tokens of the task")
+    return Examples(tokens.astype(problem.tokens.dtype), problem.known, problem.lengths)
+
+
+def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answer]) -> Score:
+    """Score answers by the numbers of their problems.
+
+    Example:
+        >>> task = TASKS["countdown-3"]
+        >>> problems = list_of_problems(task, 2)
+        >>> score_answers(task, problems, {0: "71-19=52,52-38=14"}).shares["strict"]
+        0.5
+    """
+    filled: dict[int, Examples] = {}
+    format_errors: dict[int, str] = {}
+    unanswered = len(problems) - len(answers)
+    for number, answer in sorted(answers.items()):
+        if not answer:
+            unanswered += 1
+            continue
+        try:
+            filled[number] = with_answer(task, problems.take(slice(number, number + 1)), answer)
+        except ValueError as error:
+            format_errors[number] = first_line(error)
+
+    shares = dict.fromkeys((task.metric,), 0.0)
+    if filled:
+        truth = problems.take(np.array(list(filled)))
+        scores = scores_of(task, joined(list(filled.values())).tokens, truth)
+        names = [task.metric, *(name for name in scores if name in SHARES)]
+        shares = {name: float(scores[name].sum()) / len(problems) for name in names}
+    return Score(
+        task.name,
+        shares,
+        len(problems),
+        unanswered,
+        format_errors,
+        fingerprint(problems),
+        signature(task),
+    )

@@ -1,0 +1,150 @@
+"""Scoring the answers of any model."""
+
+import json
+
+import pytest
+
+from latent_tokens import TASKS, TaskBase
+from latent_tokens.cli import main
+from latent_tokens.evaluation.answers import list_of_problems, read_answers, score_answers, template
+from latent_tokens.tasks import Examples
+
+ANSWERED = ("sudoku-4", "sudoku-6-puzzle", "countdown-3", "zebra-3", "zebra-compact-3")
+
+
+class Repeat(TaskBase):
+    length = 5
+    vocab = ("red", "blue", "end")
+
+    def generate(self, count, seed, first=0):
+        numbers = range(first, first + count)
+        rows = [[i % 2, i // 2 % 2] * 2 + [2] * (i // 4 % 2) for i in numbers]
+        return Examples.padded(rows, 2, self.length)
+
+    def verify(self, tokens):
+        return [] if (tokens[:2] == tokens[2:4]).all() else ["is not repeated"]
+
+    def splits(self, examples):
+        return super().splits(examples) * 0 + 2
+
+
+TASK_OF = {**TASKS, "own": Repeat()}
+
+
+def written(task, tokens):
+    """Return the answer of a sequence as a person writes it, from `decode`."""
+    text = task.decode(tokens)
+    if task.name.startswith("countdown"):
+        return text.split("\n", 1)[1]
+    if task.name.startswith("zebra"):
+        return text.split("\nhouse")[1].split("\n", 1)[1]
+    if task.name.endswith("puzzle"):
+        return "\n".join(line.split("     ")[1] for line in text.splitlines())
+    return text
+
+
+@pytest.mark.parametrize("name", [*ANSWERED, "own"])
+def test_true_answers_are_right_as_text_and_as_tokens(name):
+    task = TASK_OF[name]
+    problems = list_of_problems(task, 4)
+    boards = task.generate(4, seed=0) if name == "sudoku-4" else problems
+    rows = [row[:length] for row, length in zip(boards.tokens, boards.lengths, strict=True)]
+    as_text = score_answers(task, problems, {i: written(task, row) for i, row in enumerate(rows)})
+    as_tokens = score_answers(task, problems, {i: row.tolist() for i, row in enumerate(rows)})
+    assert as_text == as_tokens
+    assert set(as_text.shares.values()) == {1.0}
+    assert (as_text.unanswered, as_text.format_errors) == (0, {})
+    for number in range(4):
+        problem = problems.take([number])
+        encoded = task.encode(task.prompt(problem))
+        assert (encoded.known == problem.known)[0, : problem.lengths[0]].all()
+        assert (encoded.tokens == problem.tokens)[problem.known].all()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "unreadable"),
+    [
+        ("sudoku-4", "1234 3412 2143 4322", "1234 3412 2143 432."),
+        ("sudoku-6-puzzle", "123456" * 6, "123457" * 6),
+        ("countdown-3", "19+71=90,90-38=52", "19+71=90,90-38"),
+        ("zebra-3", "A1 A1 A2 B1 B2 B3 C1 C2 C3", "A1 A2 A3"),
+        ("zebra-compact-3", "112 213 123", "A1 A2 A4 B1 B2 B3 C1 C2 C3"),
+        ("own", "red", "green"),
+    ],
+)
+def test_a_wrong_answer_is_not_a_format_error(name, wrong, unreadable):
+    task = TASK_OF[name]
+    problems = list_of_problems(task, 4)
+    if name == "own":
+        wrong = "blue blue red red"
+        problems = problems.take(problems.lengths == 4)
+    score = score_answers(task, problems, {0: wrong, 1: unreadable, 2: ""})
+    assert score.shares[task.metric] == 0
+    assert list(score.format_errors) == [1]
+    assert score.unanswered == len(problems) - 2
+
+
+def test_a_table_that_lacks_a_value_is_wrong_in_the_compact_encoding():
+    """By hand: if no house has A3, the token of its house must not become 0, the first house."""
+    task = TASKS["zebra-compact-3"]
+    problems = list_of_problems(task, 1)
+    truth = written(task, problems.tokens[0])
+    assert truth.split()[0] == "A3"
+    score = score_answers(task, problems, {0: truth.replace("A3", "A1")})
+    assert (score.shares["exact"], score.shares["valid"]) == (0, 0)
+
+
+def test_counts_of_shares_by_hand(tmp_path):
+    task = TASKS["countdown-3"]
+    problems = list_of_problems(task, 4)
+    lines = [json.loads(line) for line in template(task, problems)]
+    assert lines[0]["prompt"] == "19,71,38,14"
+    assert lines[0]["in_words"] == "make 14 of 19, 71, 38"
+    lines = [
+        {"problem": "19, 71, 38, 14", "answer": "71 - 19 = 52\n52 - 38 = 14", "model": "a person"},
+        {"problem": 1, "answer": "no idea"},
+        {"problem": 2, "answer": "1+1=2"},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n\n".join(map(json.dumps, lines)))
+    score = score_answers(task, problems, read_answers(path, task, problems))
+    assert (score.shares["strict"], score.num_problems, score.unanswered) == (0.25, 4, 1)
+    assert list(score.format_errors) == [1]
+    assert score.interval("strict") == pytest.approx((0.0456, 0.6994), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("19,71", "line 1"),
+        ('{"problem": 0}', "line 1"),
+        ('{"problem": 7, "answer": "1"}', "problem=7"),
+        ('{"problem": "1,2,3,14", "answer": "1"}', "1,2,3,14"),
+        ('{"problem": 0, "answer": "1"}\n{"problem": 0, "answer": "1"}', "line 2"),
+    ],
+)
+def test_a_line_that_names_no_problem_is_refused(tmp_path, line, named):
+    task = TASKS["countdown-3"]
+    path = tmp_path / "answers.jsonl"
+    path.write_text(line)
+    with pytest.raises(ValueError, match=named):
+        read_answers(path, task, list_of_problems(task, 2))
+
+
+def test_command_prints_a_template_and_its_score(tmp_path, capsys):
+    assert main(["score", "zebra-3", "--template", "--num-problems", "2"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    task = TASKS["zebra-3"]
+    problems = list_of_problems(task, 2)
+    path = tmp_path / "answers.jsonl"
+    answers = [{**line, "answer": written(task, problems.tokens[i])} for i, line in enumerate(lines)]
+    answers[1]["answer"] = "1 2"
+    path.write_text("\n".join(map(json.dumps, answers)))
+    assert main(["score", "zebra-3", str(path), "--num-problems", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "50.0%" in out
+    assert "format errors  1" in out
+    assert main(["score", "zebra-3", str(path), "--num-problems", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["shares"]["exact"] == 0.5
+    assert main(["score", "zebra-3"]) == 2
+    assert "--template" in capsys.readouterr().err

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.refusals import refused
+from helpers.runs import flip
 from latent_tokens import (
     TASKS,
     DataConfig,
     EvalConfig,
     Examples,
-    TrainConfig,
     evaluate,
     fit,
     from_pretrained,
@@ -129,23 +130,15 @@ def test_another_data_set_can_be_kept_out(tmp_path):
     held = {key for examples in before.values() for key in boards.keys(examples).tolist()}
     held |= {key for examples in puzzles.values() for key in task.keys(examples).tolist()}
     assert not held & {key for examples in after.values() for key in boards.keys(examples).tolist()}
-    with pytest.raises(
-        ValueError,
-        match=r"apart_from=.*boards: contains sudoku-6, which has no puzzle in common with zebra-3",
-    ):
+    with refused("boards: contains sudoku-6, which has no puzzle in common with zebra-3"):
         made(tmp_path, "zebra-3", "other", apart_from=(everything,))
 
 
 def test_a_file_of_others_becomes_a_data_set(tmp_path):
     (tmp_path / "mine.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], "not a puzzle"]))
     (tmp_path / "four.txt").write_text("\n".join([*PUZZLES, PUZZLES[0], OTHER]))
-    settings = {
-        "source": str(tmp_path / "mine.txt"),
-        "skip_bad": True,
-        "num_train": None,
-        "num_validation": None,
-        "num_test": None,
-    }
+    every = {"num_train": None, "num_validation": None, "num_test": None}
+    settings = {"source": str(tmp_path / "mine.txt"), "skip_bad": True, **every}
     folder = made(tmp_path, "sudoku-puzzle", **settings, split="test")
     task, splits = load_data(folder)
     assert list(splits) == ["test"]
@@ -160,153 +153,106 @@ def test_a_file_of_others_becomes_a_data_set(tmp_path):
     assert sum(len(part.tokens) for part in parts.values()) == 4
     for split, part in parts.items():
         assert (spread.splits(part) == SPLITS.index(split)).all()
-    apart = made(
-        tmp_path,
-        "sudoku-9",
-        "apart",
-        **{**settings, "apart_from": (folder,), "source": str(tmp_path / "four.txt")},
-    )
-    assert (
-        sum(len(part.tokens) for part in load_data(apart)[1].values()),
-        manifest_of(apart)["kept_out"],
-    ) == (1, 4)
+    settings["source"] = str(tmp_path / "four.txt")
+    apart = made(tmp_path, "sudoku-9", "apart", **settings, apart_from=(folder,))
+    assert sum(len(part.tokens) for part in load_data(apart)[1].values()) == 1
+    assert manifest_of(apart)["kept_out"] == 4
 
 
 def test_a_model_is_judged_on_a_data_set(tmp_path):
     task, _ = load_data(made(tmp_path, "sudoku-6-puzzle", num_test=12))
     run = fit(
-        TrainConfig(
-            "sudoku-6-puzzle",
-            "mdm",
-            tmp_path / "run",
-            steps=2,
-            batch_size=4,
-            data=tmp_path / "data",
-            precision="fp32",
-        )
-    )
+        "sudoku-6-puzzle", "mdm", out=tmp_path / "run", steps=2, batch_size=4, data=tmp_path / "data",
+        precision="fp32",
+    )  # fmt: skip
     net = from_pretrained(run)
     (row,) = evaluate(net, task, EvalConfig(data=tmp_path / "data"))
     assert row["num_samples"] == 12
     assert row["metric"] == "exact"
     (fewer,) = evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=5))
     assert fewer["num_samples"] == 5
-    with pytest.raises(ValueError, match=r"num_samples=13: the test split of .* has 12 problems"):
+    with refused("num_samples=13: the test split of "):
         evaluate(net, task, EvalConfig(data=tmp_path / "data", num_samples=13))
-    with pytest.raises(
-        ValueError,
-        match=r"has SudokuPuzzle of 128 .*padding=paper, and the model learned SudokuPuzzle of 74 "
-        r".*padding=none",
-    ):
+    with refused("padding=paper, and the model learned SudokuPuzzle of 74"):
         evaluate(net, task, EvalConfig(data=made(tmp_path, "sudoku-6-puzzle", "paper", padding="paper")))
 
 
-def spoil_bytes(folder):
-    path = folder / "train.tokens.npy"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+def flip_last_byte(folder):
+    flip(folder / "train.tokens.npy", -1)
 
 
+def edited(**entries):
+    """Return a damage: a manifest with other entries."""
+    return lambda folder: (folder / "manifest.json").write_text(json.dumps(manifest_of(folder) | entries))
+
+
+SPLITS_WITH_ANOTHER_HASH = {split: {"examples": 1, "sha256": "0"} for split in SPLITS}
 DAMAGE = {
-    "a changed byte": (spoil_bytes, "train does not match the checksum in its manifest"),
-    "a cut file": (lambda folder: os.truncate(folder / "test.known.npy", 200), "test cannot be read"),
-    "a missing file": (
-        lambda folder: (folder / "validation.lengths.npy").unlink(),
-        "validation cannot be read",
-    ),
+    "a changed byte": (flip_last_byte, "train does not match the checksum in its manifest"),
+    "a cut file": (lambda folder: os.truncate(folder / "train.known.npy", 200), "train cannot be read"),
+    "a missing file": (lambda folder: (folder / "train.lengths.npy").unlink(), "train cannot be read"),
     "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
     "a broken manifest": (lambda folder: (folder / "manifest.json").write_text("{"), "corrupt"),
-    "another hash": (
-        lambda folder: (folder / "manifest.json").write_text(
-            (folder / "manifest.json").read_text().replace('"sha256": "', '"sha256": "0')
-        ),
-        "does not match the checksum in its manifest",
-    ),
-    "another task": (
-        lambda folder: (folder / "manifest.json").write_text(
-            (folder / "manifest.json").read_text().replace("sudoku-4", "chess")
-        ),
-        "no task of this version. Make the data set again",
-    ),
+    "another hash": (edited(splits=SPLITS_WITH_ANOTHER_HASH), "does not match the checksum in its manifest"),
+    "another task": (edited(task={"name": "zebra-3"}), "train is of another task"),
+    "a task that is none": (edited(task={"name": "chess"}), "no task of this version"),
+    "a name that is none": (edited(task={"name": ["x"]}), "no task of this version"),
+    "no task": (edited(task=None), "no task of this version"),
+    "a setting that is none": (edited(task={"name": "sudoku-4", "colour\nred": 1}), "no such setting"),
+    "the paper's padding": (edited(task={"name": "sudoku-4", "padding": "paper"}), "is of another task"),
+    "clues": (edited(task={"name": "sudoku-puzzle", "clues": None}), "clues=None"),
+    "no splits": (edited(splits=None), "Make the data set again"),
+    "splits in a list": (edited(splits=["train", "validation"]), "Make the data set again"),
+    "a split in a list": (edited(splits={"train": []}), "its manifest lists no splits"),
+    "another format": (edited(format=0), "format 0"),
 }
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_seen(tmp_path, damage, message):
+def test_damage_is_refused_in_one_line(tmp_path, capsys, damage, message):
     folder = made(tmp_path, "sudoku-4")
     damage(folder)
-    with pytest.raises(ValueError, match=message):
-        load_data(folder)
-
-
-MANIFESTS = {  # possible wrong entries: (key, value)
-    "a name that is none": ("task", {"name": ["x"]}),
-    "no task": ("task", None),
-    "a setting that is none": ("task", {"name": "sudoku-4", "colour\nred": 1}),
-    "the paper's padding": ("task", {"name": "sudoku-4", "padding": "paper"}),
-    "another task": ("task", {"name": "zebra-3"}),
-    "clues": ("task", {"name": "sudoku-puzzle", "clues": None}),
-    "no splits": ("splits", None),
-    "splits in a list": ("splits", ["train", "validation"]),
-    "a split in a list": ("splits", {"train": []}),
-    "another format": ("format", 0),
-}
-
-
-@pytest.mark.parametrize(("where", "what"), MANIFESTS.values(), ids=MANIFESTS)
-def test_a_manifest_edited_by_hand_is_refused_in_one_line(tmp_path, capsys, where, what):
-    folder = made(tmp_path, "sudoku-4")
-    (folder / "manifest.json").write_text(json.dumps({**manifest_of(folder), where: what}))
-    capsys.readouterr()  # a first making says how long it compiled
+    capsys.readouterr()
     assert main(["train", "sudoku-4", "scdm", "--data", str(folder), "--out", str(tmp_path / "run")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "Make the data set again" in line
+    assert message in line
     assert not (tmp_path / "run").exists()
 
 
 MISTAKES = [
     ("data sudoku-6 --houses 3", "--houses 3: sudoku-6 has no such setting"),
     ("data sudoku-6 --source {nowhere}", "not found. Name a file of sudoku-6"),
-    (
-        "data sudoku-9 --source {two}",
-        "two.txt, line 2: puzzle has several solutions. Use --skip-bad to leave such rows out",
-    ),
+    ("data sudoku-9 --source {two}", "two.txt, line 2: puzzle has several solutions. Use --skip-bad"),
     ("data sudoku-9 --source {none}", "none.txt, line 1: puzzle has no solution"),
-    ("data zebra --source {two}", "zebra is read from files that end in .pkl, .jsonl"),
     ("data sudoku-6 --apart-from {nowhere}", "no data set"),
     ("data sudoku-9 --source {two} --show 2", "line 2: puzzle has several solutions"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
-    (
-        "train sudoku-6 scdm --data {untrained} --out {out}",
-        "lacks train or validation examples",
-    ),
+    ("train sudoku-4 scdm --data {untrained} --out {out}", "lacks train or validation examples"),
 ]
 
 
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Return files and a data set without training examples, by name."""
+    folder = tmp_path_factory.mktemp("in")
+    (folder / "two.txt").write_text(f"{PUZZLES[0]}\n1{'.' * 80}\n")
+    (folder / "none.txt").write_text(f"12345678{'.' * 9}9{'.' * 63}\n")
+    untrained = made(folder, "sudoku-4", num_train=0)
+    files = {"two": folder / "two.txt", "none": folder / "none.txt", "nowhere": folder / "nowhere"}
+    return {**files, "untrained": untrained}
+
+
 @pytest.mark.parametrize(("command", "message"), MISTAKES, ids=[command for command, _ in MISTAKES])
-def test_a_mistake_gets_one_line_and_nothing_is_written(tmp_path, capsys, monkeypatch, command, message):
-    places = {name: tmp_path / "in" / name for name in ("nowhere", "two.txt", "none.txt")}
-    (tmp_path / "in").mkdir()
-    places["two.txt"].write_text(f"{PUZZLES[0]}\n1{'.' * 80}\n")
-    places["none.txt"].write_text(f"12345678{'.' * 9}9{'.' * 63}\n")
-    places["data4"] = made(tmp_path / "in", "sudoku-4", "data4")
-    places |= {
-        "data": made(tmp_path / "in", "sudoku-6"),
-        "untrained": made(tmp_path / "in", "sudoku-6", "untrained", num_train=0),
-    }
-    (tmp_path / "at").mkdir()
-    monkeypatch.chdir(tmp_path / "at")
-    words = command.format(
-        **{name.removesuffix(".txt"): place for name, place in places.items()}, out=tmp_path / "at" / "run"
-    ).split()
+def test_a_mistake_gets_one_line_and_nothing_is_written(
+    places, tmp_path, capsys, monkeypatch, command, message
+):
+    monkeypatch.chdir(tmp_path)
     capsys.readouterr()  # a first making says how long it compiled
-    assert main(words) == 2
-    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
-    assert len(said) == 1
-    assert message in said[0]
-    assert list((tmp_path / "at").rglob("*")) == []
+    assert main(command.format(**places, out=tmp_path / "run").split()) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
+    assert message in line
+    assert list(tmp_path.rglob("*")) == []
 
 
 @pytest.mark.parametrize("name", sorted({task.name for task in TASKS.values()}))
@@ -322,17 +268,8 @@ def test_puzzles_are_shown_and_nothing_is_written(name, tmp_path, capsys, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, request):
-    command = [
-        sys.executable,
-        "-m",
-        "latent_tokens.cli",
-        "data",
-        "sudoku-6-puzzle",
-        "--out",
-        str(tmp_path / "data"),
-        "--processes",
-        "2",
-    ]
+    options = ["--out", str(tmp_path / "data"), "--processes", "2"]
+    command = [sys.executable, "-m", "latent_tokens.cli", "data", "sudoku-6-puzzle", *options]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=said)
     request.addfinalizer(process.kill)
@@ -355,8 +292,8 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, r
     if sign is signal.SIGINT:
         assert last_words.splitlines()[-1] == "latent-tokens: stopped"
         assert "Traceback" not in last_words
-    assert [path.name for path in tmp_path.iterdir()] == (
-        [] if sign is signal.SIGINT else [".data.unfinished"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == (
+        [] if sign is signal.SIGINT else [".data.lock", ".data.unfinished"]
     )
     (tmp_path / ".data.unfinished").mkdir(exist_ok=True)
     (tmp_path / ".data.unfinished" / "train.tokens.npy").write_bytes(b"half")
@@ -369,9 +306,7 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(
-        OSError, match=r"cannot be written .No space left on device., and nothing of it is left"
-    ):
+    with pytest.raises(OSError, match=r"cannot be written .No space left on device., and nothing"):
         made(tmp_path, "sudoku-4")
     assert list(tmp_path.iterdir()) == []
 

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import resource
+import time
 
 import pytest
 
@@ -62,6 +63,26 @@ def test_atomic_directory_fills_the_target_of_a_link(tmp_path):
             (unfinished / "rows.csv").write_text("1")
         assert [path.name for path in (tmp_path / "disk" / name).iterdir()] == ["rows.csv"]
         assert (tmp_path / name).is_symlink()
+
+
+def fill(folder, name, seconds):
+    with atomic_directory(folder) as unfinished:
+        (unfinished / name).write_text("1")
+        time.sleep(seconds)
+        assert [path.name for path in unfinished.iterdir()] == [name]
+
+
+def test_atomic_directory_is_filled_by_one_process_at_a_time(tmp_path):
+    first = multiprocessing.get_context("spawn").Process(target=fill, args=(tmp_path / "data", "first", 1))
+    first.start()
+    while not (tmp_path / ".data.unfinished" / "first").exists():
+        time.sleep(0.01)
+    with pytest.raises(OSError, match="cannot be written"):
+        fill(tmp_path / "data", "second", 0)
+    first.join()
+    assert first.exitcode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["first"]
 
 
 def test_write_atomic_below_a_file_names_the_path(tmp_path):

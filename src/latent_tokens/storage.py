@@ -15,7 +15,10 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 try:
     import fcntl
@@ -94,7 +97,7 @@ def flush_folder(folder: Path) -> None:
 def atomic_directory(folder: Path) -> Iterator[Path]:
     """Yield a temporary directory that is renamed to `folder` if the block ends without an error.
 
-    What an earlier attempt left is removed first.
+    What an earlier attempt left is removed first. One process at a time is in the block.
 
     Raises:
         OSError: `folder` cannot be written. Nothing of it is left.
@@ -103,23 +106,38 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         with atomic_directory(Path("data/four")) as unfinished:
             (unfinished / "train.tokens.npy").write_bytes(content)
     """
+    from filelock import FileLock
+
     target = folder.resolve()  # of a link, such as one to a larger disk
     unfinished = target.with_name(f".{target.name}.unfinished")
     new_parents = [parent for parent in target.parents if not parent.exists()]
+    lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
+        unfinished.mkdir()
         yield unfinished
         if target.is_dir():
             target.rmdir()  # an empty target is replaced
         unfinished.rename(target)
     except OSError as error:
-        problem = f"cannot be written ({error.strerror or error}), and nothing of it is left"
-        raise OSError(f"{folder}: {problem}. {hint_for(error)}") from error
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        problem = f"cannot be written ({cause.strerror or cause}), and nothing of it is left"
+        raise OSError(f"{folder}: {problem}. {hint_for(cause)}") from error
     finally:
         # Remove what is not renamed, and the parents that were created for it.
-        shutil.rmtree(unfinished, ignore_errors=True)
+        if lock.is_locked:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            release(lock)
         remove_empty(new_parents)
+
+
+def release(lock: BaseFileLock) -> None:
+    """Release a lock and remove its file, with the lock, so that a waiting process sees it removed."""
+    with suppress(OSError):
+        Path(lock.lock_file).unlink()
+    lock.release()
 
 
 def remove_empty(folders: Sequence[Path]) -> None:

@@ -12,18 +12,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from latent_tokens.checks import first_line, in_message
+from latent_tokens.checks import check_package, first_line, in_message
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.loading import type_entry
-from latent_tokens.storage import (
-    FORMAT,
-    Json,
-    atomic_directory,
-    json_bytes,
-    provenance,
-    sha256_of,
-    write_atomic,
-)
+from latent_tokens.storage import Json, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
 from latent_tokens.tasks.text.tokenizer import FILE, Ids, Learned, learn_bpe, read_tokenizer
@@ -48,56 +40,54 @@ Counts = dict[str, int]
 Report = Callable[[int], None]
 
 
-def make_text(config: DataConfig, report: Report) -> Path:
-    """Write a data set of text: {train,validation,test}.tokens.npy, its tokenizer and manifest.json.
+def write_documents(config: DataConfig, folder: Path, report: Report) -> dict[str, Json]:
+    """Write {train,validation,test}.tokens.npy and the tokenizer, and return the manifest's entries.
 
-    Raises:
-        ValueError: The config has settings of puzzles, or the source or the tokenizer cannot be
-            read.
+    Raise ValueError if the source or the tokenizer cannot be read.
     """
     check_text_config(config)
     source = Path(str(config.source))
     read = partial(documents, source, config.field or "text")
-    with atomic_directory(config.folder) as folder:
-        # Learn or copy the tokenizer.
-        tokenizer = write_tokenizer(
-            config.tokenizer or "bytes",
-            lambda: (text for text in read() if split_of(text) == "train"),
-            folder,
-        )
-        task = Text(Text.length if config.length is None else config.length, tokenizer, folder)
+    task = written_task(config, folder, (text for text in read() if split_of(text) == "train"))
 
-        # Pack the documents, and thin out the held-out splits.
-        splits, skipped = pack(read(), task, config.num_train, folder, report)
-        for split in SPLITS[1:]:
-            count = getattr(config, f"num_{split}")
-            most = MAX_HELD_OUT if count is None else count
-            splits[split]["examples"] = thin(folder / f"{split}.tokens.npy", most)
-        if not splits["train"]["examples"]:
-            problem = f"not enough text for one sequence of {task.length} tokens"
-            raise ValueError(f"{source}: {problem}. Use a smaller length, or more text.")
+    # Pack the documents, and thin out the held-out splits.
+    splits, skipped = pack(read(), task, config.num_train, folder, report)
+    for split in SPLITS[1:]:
+        file = folder / f"{split}.tokens.npy"
+        splits[split]["examples"] = thin(file, num_held_out(config, split))
+    if not splits["train"]["examples"]:
+        problem = f"not enough text for one sequence of {task.length} tokens"
+        raise ValueError(f"{source}: {problem}. Use a smaller length, or more text.")
 
-        # Write the manifest.
-        entries: dict[str, Json] = {}
-        for split, counts in splits.items():
-            file = folder / f"{split}.tokens.npy"
-            if counts["examples"]:
-                dtype = type_entry(task.token_type)
-                entries[split] = {**counts, **dtype, "sha256": sha256_of(file)}
-            else:
-                file.unlink()
-        manifest: dict[str, Json] = {
-            "format": FORMAT,
-            "task": task.description(),
-            "tokens": task.vocab_size,
-            "source": source.name,
-            **skipped,
-        }
-        if source.is_dir() and not has_fields(source):
-            manifest["not_read"] = files_of(source)[1]
-        manifest |= {"splits": entries, "made_with": provenance()}
-        write_atomic({folder / "manifest.json": json_bytes(manifest)})
-    return config.folder
+    entries: dict[str, Json] = {}
+    for split, counts in splits.items():
+        file = folder / f"{split}.tokens.npy"
+        if counts["examples"]:
+            entries[split] = {**counts, **type_entry(task.token_type), "sha256": sha256_of(file)}
+        else:
+            file.unlink()
+    if source.is_dir() and not has_fields(source):
+        skipped["not_read"] = files_of(source)[1]
+    return text_entries(task, source, skipped, entries)
+
+
+def text_entries(
+    task: Text, source: Path, skipped: Counts, splits: dict[str, Json]
+) -> dict[str, Json]:
+    """Return the entries of the manifest of a text, documents or dialogues."""
+    return {
+        "task": task.description(),
+        "tokens": task.vocab_size,
+        "source": source.name,
+        **skipped,
+        "splits": splits,
+    }
+
+
+def num_held_out(config: DataConfig, split: Split) -> int:
+    """Return how many sequences a held-out split has at most."""
+    count: int | None = getattr(config, f"num_{split}")
+    return MAX_HELD_OUT if count is None else count
 
 
 def check_text_config(config: DataConfig) -> None:
@@ -113,32 +103,28 @@ def check_text_config(config: DataConfig) -> None:
         raise ValueError(f"field={config.field}: {source} has no fields. Leave it out.")
 
 
-def write_tokenizer(name: str, read: Callable[[], Iterator[str]], folder: Path) -> str:
-    """Learn or copy a tokenizer into a directory, and return its name there: bytes or tokenizer.json.
+def written_task(config: DataConfig, folder: Path, trained: Iterator[str]) -> Text:
+    """Return the text of a config, with its tokenizer learned from or copied into a directory.
 
-    `read` yields the texts of the training split.
+    `trained` yields the texts of the training split.
     """
+    name = config.tokenizer or "bytes"
     kind, _, size = name.partition(":")
     if kind == "bpe" and not size.isdecimal():
         raise ValueError(f"tokenizer={name}: must be bpe:SIZE with a whole number, like bpe:4096")
-    tokenizer = learn_bpe(read(), int(size)) if kind == "bpe" else read_tokenizer(name)
-    if not isinstance(tokenizer, Learned):
-        return "bytes"
-    write_atomic({folder / FILE: tokenizer.to_json()})
-    return FILE
+    tokenizer = learn_bpe(trained, int(size)) if kind == "bpe" else read_tokenizer(name)
+    if isinstance(tokenizer, Learned):
+        write_atomic({folder / FILE: tokenizer.to_json()})
+        name = FILE
+    return Text(Text.length if config.length is None else config.length, name, folder)
 
 
 def documents(source: Path, field: str) -> Iterator[str]:
     """Yield the documents of a source, those of more than LONGEST_DOCUMENT characters in pieces.
 
-    Args:
-        source: A .jsonl (a document per line), a directory (one per file), a data set of the
-            `datasets` library, saved in a directory or on the hub (one per row), or one text file,
-            which is cut between paragraphs.
-        field: The field of a line or row that holds the text.
-
-    Raises:
-        ValueError: The source is missing, or something in it cannot be read.
+    A .jsonl has a document per line, a directory one per file, and a data set of the library
+    `datasets`, saved or on the hub, one per row. One text file is cut between paragraphs. Raise
+    ValueError if something in the source cannot be read.
     """
     if source.is_file() and not has_fields(source):
         yield from pieces(blocks_of(source), length_of(blocks_of(source)))
@@ -173,10 +159,7 @@ def texts_of(source: Path, field: str) -> Iterator[str]:
 
 
 def files_of(folder: Path) -> tuple[list[Path], int]:
-    """Return the text files of a directory and its subdirectories, sorted, and the number of others.
-
-    Files with a name or a subdirectory that begins with a dot are neither.
-    """
+    """Return the text files below a directory, sorted, and the number of others. Hidden ones are neither."""
     names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     hidden = {name for name in names if any(part.startswith(".") for part in name.parts)}
     shown = [folder / name for name in names if name not in hidden]
@@ -191,9 +174,9 @@ def has_fields(source: Path) -> bool:
 
 
 def rows_of(source: Path) -> Iterator[dict[str, object]]:
-    """Yield the records of a source that has fields. Raise ValueError if one cannot be read."""
+    """Return the records of a source that has fields. ValueError is raised if one cannot be read."""
     is_jsonl = source.suffix.lower() == ".jsonl"
-    yield from json_lines(source) if is_jsonl else rows_of_datasets(str(source))
+    return json_lines(source) if is_jsonl else rows_of_datasets(str(source))
 
 
 def json_lines(file: Path) -> Iterator[dict[str, object]]:
@@ -213,11 +196,9 @@ def json_lines(file: Path) -> Iterator[dict[str, object]]:
 
 def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
     """Yield each row of the train split of a data set. Raise ValueError if it cannot be read."""
-    try:
-        import datasets
-    except ImportError:
-        fix = "Install it from a clone: pip install -e '.[text]'"
-        raise ValueError(f"source={name}: datasets is not installed. {fix}") from None
+    check_package("datasets", "text", f"source={name}")
+    import datasets
+
     try:
         if name.startswith(HUB):
             repository, _, config = name.removeprefix(HUB).partition(":")
@@ -259,10 +240,7 @@ def length_of(blocks: Iterable[str]) -> int:
 def pieces(blocks: Iterable[str], length: int) -> Iterator[str]:
     """Yield one text as documents, cut after a paragraph, else a line, else a word, else anywhere.
 
-    Args:
-        blocks: The text in parts.
-        length: The characters of the text. The more there are, the longer are the documents, but
-            there are enough for every split to get some.
+    The more characters it has, the longer they are, but every split gets some.
     """
     size = max(SHORTEST, min(LONGEST, length // PIECES))
     text = ""
@@ -331,21 +309,20 @@ class PackedFile:
 
     def _write_header(self, file: BinaryIO) -> None:
         """Write the header, in which numpy leaves space for a larger number."""
-        shape = (self.num_sequences, self.task.length)
-        header = {"descr": np.dtype(self.task.token_type).str, "fortran_order": False}
-        np.lib.format.write_array_header_1_0(file, {**header, "shape": shape})
+        header = {
+            "descr": np.dtype(self.task.token_type).str,
+            "fortran_order": False,
+            "shape": (self.num_sequences, self.task.length),
+        }
+        np.lib.format.write_array_header_1_0(file, header)
 
 
 def pack(
     texts: Iterable[str], task: Text, num_train: int | None, folder: Path, report: Report
 ) -> tuple[dict[Split, Counts], Counts]:
-    """Write {split}.tokens.npy, with at most `num_train` sequences for training.
+    """Write {split}.tokens.npy. Return the counts of each split, and of empty and repeated documents.
 
-    Returns:
-        The counts of each split, and how many documents were empty or repeated.
-
-    Raises:
-        ValueError: There is no document.
+    Raise ValueError if there is no document.
     """
     limits = {"train": num_train}
     packed = {

@@ -10,8 +10,8 @@ import numpy as np
 
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DataConfig, Split
-from latent_tokens.data.corpus import TASK_SETTINGS, make_text
-from latent_tokens.data.dialogues import has_dialogues, make_dialogues
+from latent_tokens.data.corpus import TASK_SETTINGS, write_documents
+from latent_tokens.data.dialogues import has_dialogues, write_dialogues
 from latent_tokens.data.loading import load_data, read_manifest, write_split
 from latent_tokens.data.splits import Report, make_splits
 from latent_tokens.progress import counting
@@ -48,7 +48,8 @@ Made = tuple[dict[Split, Examples], dict[str, Json]]
 def make_data(config: DataConfig, report: Report = lambda num_examples: None) -> Path:
     """Make a data set, or read one from a file, and write it with its manifest.
 
-    The directory is written completely or not at all.
+    The directory is written completely or not at all. Another process that makes the same one
+    waits.
 
     Args:
         config: The task, its settings, the numbers of examples and the directory.
@@ -66,38 +67,35 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
         PosixPath('data/sudoku-4')
     """
     check_out(config.folder)
+    write = write_puzzles
     if config.task == Text.name:
-        make_sequences = make_dialogues if has_dialogues(config) else make_text
-        return make_sequences(config, report)
-    task = task_of(config)
-    settings = description(task)
-    if config.from_file:
-        settings = {name: value for name, value in settings.items() if name not in OF_GENERATORS}
+        write = write_dialogues if has_dialogues(config) else write_documents
     with atomic_directory(config.folder) as folder:
-        # Make or read the examples.
-        make = import_splits if config.from_file else generate_splits
-        splits, origin = make(task, config, report)
-        if not splits:
-            fix = "Increase num_train, num_validation or num_test, or leave out fewer puzzles"
-            raise ValueError(f"{config.task}: no example is left. {fix}.")
-
-        # Write the arrays.
-        entries: dict[str, Json] = {
-            split: write_split(folder, split, examples) for split, examples in splits.items()
-        }
-
-        # Write the manifest.
-        manifest: dict[str, Json] = {
-            "format": FORMAT,
-            "task": settings,
-            "note": getattr(task, "note", None),
-            "apart_from": {str(d): read_manifest(d, task)[1]["splits"] for d in config.apart_from},
-            **origin,
-            "splits": entries,
-            "made_with": provenance(),
-        }
+        check_out(config.folder)  # again: another process may have made it meanwhile
+        manifest = {"format": FORMAT, **write(config, folder, report), "made_with": provenance()}
         write_atomic({folder / "manifest.json": json_bytes(manifest)})
     return config.folder
+
+
+def write_puzzles(config: DataConfig, folder: Path, report: Report) -> dict[str, Json]:
+    """Write the arrays of puzzles, generated or of a file, and return the manifest's entries."""
+    task = task_of(config)
+    settings = description(task)
+    make = generate_splits
+    if config.from_file:
+        settings = {name: value for name, value in settings.items() if name not in OF_GENERATORS}
+        make = import_splits
+    splits, origin = make(task, config, report)
+    if not splits:
+        fix = "Increase num_train, num_validation or num_test, or leave out fewer puzzles"
+        raise ValueError(f"{config.task}: no example is left. {fix}.")
+    return {
+        "task": settings,
+        "note": getattr(task, "note", None),
+        "apart_from": {str(d): read_manifest(d, task)[1]["splits"] for d in config.apart_from},
+        **origin,
+        "splits": {split: write_split(folder, split, part) for split, part in splits.items()},
+    }
 
 
 def make_counted(config: DataConfig) -> Path:
@@ -145,10 +143,9 @@ def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
 
 
 def import_splits(task: Task, config: DataConfig, report: Report) -> Made:
-    """Return the examples of a file by split, and their origin.
+    """Return the examples of a file by split, and their origin. All are of `config.split` if it is set.
 
-    All examples are of `config.split` if it is set. If no example is kept out, no more rows are
-    read than are needed.
+    If no example is kept out, no more rows are read than are needed.
     """
     # Read the file.
     file = Path(str(config.source))
@@ -184,8 +181,7 @@ def import_splits(task: Task, config: DataConfig, report: Report) -> Made:
 def keys_of(folders: Sequence[Path], task: Task) -> set[int]:
     """Return the keys of all examples of some data sets.
 
-    Raises:
-        ValueError: One cannot be read, or its task can have no puzzle in common with this one.
+    Raise ValueError if the task of one can have no puzzle in common with this one.
     """
     keys: set[int] = set()
     for folder in folders:

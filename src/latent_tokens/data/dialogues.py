@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latent_tokens.checks import first_line, one_line
+from latent_tokens.checks import check_package, first_line, one_line
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.corpus import (
-    MAX_HELD_OUT,
     Counts,
     Report,
     check_text_config,
     has_fields,
     key_of,
+    num_held_out,
     rows_of,
     split_of,
-    write_tokenizer,
+    text_entries,
+    written_task,
 )
 from latent_tokens.data.loading import write_split
-from latent_tokens.storage import (
-    FORMAT,
-    Json,
-    atomic_directory,
-    json_bytes,
-    provenance,
-    write_atomic,
-)
+from latent_tokens.storage import Json, write_atomic
 from latent_tokens.tasks import SPLITS, Examples, Language, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.tokenizer import TEMPLATE, Ids
@@ -60,64 +53,42 @@ def has_dialogues(config: DataConfig) -> bool:
     return "text" not in names and ("messages" in names or {"prompt", "response"} <= names)
 
 
-def make_dialogues(config: DataConfig, report: Report) -> Path:
-    """Write a data set of dialogues, as arrays like those of puzzles, with its tokenizer and manifest.
+def write_dialogues(config: DataConfig, folder: Path, report: Report) -> dict[str, Json]:
+    """Write arrays like those of puzzles and the tokenizer, and return the manifest's entries.
 
     A sequence is an end of document, the prompt, the response, and ends up to L. The first end and
-    the prompt are given. All the rest is learned, so that a sample decides its own length.
-
-    Raises:
-        ValueError: The config has settings of puzzles, or the source or the tokenizer cannot be
-            read.
+    the prompt are given. All the rest is learned, so that a sample decides its own length. Raise
+    ValueError as `write_documents`.
     """
     check_text_config(config)
     source = Path(str(config.source))
+    task = written_task(config, folder, training_texts(source))
     name = config.tokenizer or "bytes"
-    with atomic_directory(config.folder) as folder:
-        # Learn or copy the tokenizer, and its chat template.
-        tokenizer = write_tokenizer(name, partial(training_texts, source), folder)
-        length = Text.length if config.length is None else config.length
-        task = Text(length, tokenizer, folder)
-        chat = None if name.startswith("bpe:") else chat_tokenizer(Text(length, name))
-        if chat is not None:
-            write_atomic({folder / TEMPLATE: template_of(chat)})
+    chat = None if name.startswith("bpe:") else chat_tokenizer(Text(task.length, name))
+    if chat is not None:
+        write_atomic({folder / TEMPLATE: template_of(chat)})
 
-        # Tokenize the dialogues, and thin out the held-out splits.
-        pairs, left_out = tokenized(source, task, chat, report)
-        entries: dict[str, Json] = {}
-        for split in SPLITS:
-            most = getattr(config, f"num_{split}")
-            if split == "train":
-                kept = pairs[split][:most]
-            else:
-                which = evenly(len(pairs[split]), MAX_HELD_OUT if most is None else most)
-                kept = [pairs[split][number] for number in which]
-            if kept:
-                entries[split] = write_split(folder, split, as_examples(kept, task))
-        if "train" not in entries:
-            problem = f"{left_out['too_long']:,} are longer than {length} tokens"
-            fix = "Use a larger length, or more dialogues"
-            raise ValueError(f"{source}: no dialogue to train on, {problem}. {fix}.")
-
-        # Write the manifest.
-        manifest: dict[str, Json] = {
-            "format": FORMAT,
-            "task": task.description(),
-            "tokens": task.vocab_size,
-            "source": source.name,
-            **left_out,
-            "splits": entries,
-            "made_with": provenance(),
-        }
-        write_atomic({folder / "manifest.json": json_bytes(manifest)})
-    return config.folder
+    # Tokenize the dialogues, and thin out the held-out splits.
+    pairs, left_out = tokenized(source, task, chat, report)
+    entries: dict[str, Json] = {}
+    for split in SPLITS:
+        kept = pairs[split][: config.num_train]
+        if split != "train":
+            which = evenly(len(pairs[split]), num_held_out(config, split))
+            kept = [pairs[split][number] for number in which]
+        if kept:
+            entries[split] = write_split(folder, split, as_examples(kept, task))
+    if "train" not in entries:
+        problem = f"{left_out['too_long']:,} are longer than {task.length} tokens"
+        fix = "Use a larger length, or more dialogues"
+        raise ValueError(f"{source}: no dialogue to train on, {problem}. {fix}.")
+    return text_entries(task, source, left_out, entries)
 
 
 def dialogues(source: Path) -> Iterator[tuple[Split, list[Message]]]:
     """Yield the messages of each record, with the split of all but the last one: the prompt's.
 
-    Raises:
-        ValueError: A record has no text, or its last message is not by the assistant.
+    Raise ValueError if a record has no text, or its last message is not by the assistant.
     """
     for number, row in enumerate(rows_of(source), start=1):
         messages: Any = row.get("messages")
@@ -188,13 +159,9 @@ def chat_tokenizer(task: Text) -> PreTrainedTokenizerBase | None:
     """Return the tokenizer of a text as transformers opens it, or None if it has no chat template."""
     if task.tokenizer == "bytes":
         return None
-    try:
-        from transformers import PreTrainedTokenizerFast
-    except ImportError:
-        fix = "Install it from a clone: pip install -e '.[text]'"
-        raise ValueError(
-            f"transformers: is not installed, and applies chat templates. {fix}"
-        ) from None
+    check_package("transformers", "text", f"tokenizer={task.tokenizer}")
+    from transformers import PreTrainedTokenizerFast
+
     where = Path(task.tokenizer) if task.folder is None else task.folder
     tokenizer = PreTrainedTokenizerFast.from_pretrained(where.parent if where.is_file() else where)
     return tokenizer if tokenizer.chat_template else None

@@ -43,11 +43,8 @@ def fingerprint(examples: Examples) -> str:
 def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language, Manifest]:
     """Return the task of a directory that `make_data` wrote, and its manifest.
 
-    `task` is used if the data set has its description. It may be code of a user, which is not
-    imported here.
-
-    Raises:
-        ValueError: The manifest is missing or corrupt.
+    `task` is used if the data set has its description: code of a user is not imported here. Raise
+    ValueError if the manifest is missing or corrupt.
     """
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     splits = manifest["splits"]
@@ -94,15 +91,15 @@ def load_data(
 def load_split(folder: Path, task: Language, split: Split, sha256: object) -> Examples:
     """Return one split. Text is mapped from disk and not read.
 
-    Raises:
-        ValueError: A file is missing or cannot be read, has another checksum, or is of another
-            task.
+    Raise ValueError if a file cannot be read, has another checksum, or is of another task.
     """
     try:
         if isinstance(task, Text) and not (folder / f"{split}.known.npy").is_file():
             file = folder / f"{split}.tokens.npy"
             stored = sha256_of(file)
-            examples = text_examples(np.load(file, mmap_mode="r"), task)
+            tokens = np.load(file, mmap_mode="r")
+            known = np.broadcast_to(np.False_, tokens.shape)
+            examples = Examples(tokens, known, np.broadcast_to(np.uint16(task.length), len(tokens)))
         else:
             files = [folder / f"{split}.{part}.npy" for part in Examples._fields]
             mode: Literal["r"] | None = "r" if isinstance(task, Text) else None
@@ -127,24 +124,17 @@ def write_split(folder: Path, split: Split, examples: Examples) -> dict[str, Jso
     return {"examples": len(examples), **dtype, "sha256": fingerprint(examples)}
 
 
-def text_examples(tokens: Tokens, task: Text) -> Examples:
-    """Return sequences (N, L) of a text as examples without given positions."""
-    known = np.broadcast_to(np.False_, tokens.shape)
-    lengths = np.broadcast_to(np.uint16(task.length), tokens.shape[:1])
-    return Examples(tokens, known, lengths)
-
-
 def change_detector(data: Path | None) -> Callable[[], bool]:
     """Return a function that tells whether the files of a data set are unchanged since this call.
 
     Files are compared by their size, inode and modification time.
     """
 
-    def snapshot() -> dict[str, tuple[int, int, int]]:
-        if data is None or not data.is_dir():
-            return {}
-        stats = {path.name: path.stat() for path in sorted(data.iterdir()) if path.is_file()}
-        return {name: (stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
+    def snapshot() -> list[tuple[str, int, int, int]]:
+        stats = (
+            [] if data is None else [(file.name, file.stat()) for file in sorted(data.glob("*"))]
+        )
+        return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats]
 
     before = snapshot()
     return lambda: snapshot() == before

@@ -189,12 +189,9 @@ def end_with(parent: int) -> None:
 def make_problems(
     task: Task, count: int, seed: int, report: Report = lambda num_new: None
 ) -> Examples:
-    """Return `count` problems of the test split, or as many as the task has.
+    """Return `count` problems of the test split, or as many as the task has. Raise ValueError for none.
 
     If nothing is given, there is one problem, and it is repeated.
-
-    Raises:
-        ValueError: The test split is empty.
     """
     sample = generate_checked(task, 16, seed)
     if len(sample) and not sample.known.any():

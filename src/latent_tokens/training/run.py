@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from latent_tokens import processes
 from latent_tokens.configs import Split, TrainConfig
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
-from latent_tokens.storage import append_line, remove_empty
+from latent_tokens.storage import append_line, release, remove_empty
 from latent_tokens.tasks import Examples
 from latent_tokens.training.checkpoint import State, save_state
 
@@ -69,10 +69,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         if lock.is_locked:
-            # With the lock, so that a waiting process sees the file removed.
-            with suppress(OSError):
-                (folder / LOCK).unlink()
-            lock.release()
+            release(lock)
         if processes.is_main():
             remove_empty(new_folders)
 

@@ -61,7 +61,7 @@ from latent_tokens.tasks.base import evenly, split_by_key
 from latent_tokens.tasks.countdown import holds
 from latent_tokens.tasks.examples import smallest_type
 from latent_tokens.tasks.rng import next_random
-from latent_tokens.tasks.sudoku.grid import Grid, units
+from latent_tokens.tasks.sudoku.grid import Grid
 from latent_tokens.tasks.zebra import clues
 from latent_tokens.training.checkpoint import discard_after
 from latent_tokens.training.run import Stretch
@@ -443,6 +443,7 @@ def config(**settings):
 def test_learning_rate_warms_up_and_follows_a_cosine():
     rates = [learning_rate(config(schedule="cosine"), step) for step in (0, 3, 4, 8)]
     assert rates == pytest.approx([0.25, 1, 1, 0.5])
+    assert learning_rate(config(schedule="constant"), 8) == 1
 
 
 def test_learning_rate_of_an_extended_run_starts_again():
@@ -561,7 +562,7 @@ def test_trigram_model_of_one_pair():
 
 def test_units_of_a_cell_in_boxes_of_2_by_3():
     """Row 2 and column 4 of 6 x 6: the box 3 of 0 1 / 2 3 / 4 5."""
-    assert units(2, 3)[2 * 6 + 4].tolist() == [2, 6 + 4, 12 + 3]
+    assert Grid(2, 3).unit_of[2 * 6 + 4].tolist() == [2, 6 + 4, 12 + 3]
 
 
 def test_number_of_boards_of_4_by_4():

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from latent_tokens.tasks.sudoku import deduction, grid as solver
+from latent_tokens.tasks.sudoku import grid as solver
 from latent_tokens.tasks.sudoku.deduction import (
+    deduce,
     locked_candidates,
     naked_pairs,
     naked_triplets,
@@ -17,52 +18,44 @@ from latent_tokens.tasks.sudoku.deduction import (
 )
 
 PUZZLES = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
-UNITS = {box: solver.units(*box) for box in ((2, 2), (2, 3), (3, 3), (6, 6))}
+GRIDS = {box: solver.Grid(*box) for box in ((2, 2), (2, 3), (3, 3), (6, 6))}
 SMALL = st.sampled_from([(2, 3), (3, 3)])
 SEEDS = st.integers(0, 2**32)
 
 
-def strike(strategy, candidates, unit_of):
+def strike(strategy, candidates, grid):
     """Return the result of the kernel, which removes candidates in place."""
-    cells_of = deduction.cells_by_unit(unit_of)
-    arguments = {naked_pairs: [cells_of], naked_triplets: [cells_of], xy_wings: [unit_of]}
-    return strategy(candidates, *arguments.get(strategy, [unit_of, cells_of]))
+    arguments = {naked_pairs: [grid.cells_of], naked_triplets: [grid.cells_of], xy_wings: [grid.unit_of]}
+    return strategy(candidates, *arguments.get(strategy, [grid.unit_of, grid.cells_of]))
 
 
-def deduced(cells, unit_of):
+def deduced(cells, grid):
     solution = np.empty_like(cells)
-    return deduction.deduce(cells, unit_of, solution), solution
+    return deduce(cells, grid.unit_of, grid.cells_of, solution), solution
 
 
-def filled(unit_of, seed):
+def filled(grid, seed):
     """Return a random board of a size."""
-    boards = np.empty((1, len(unit_of)), np.int16)
-    solver.fill_boards(boards, unit_of, seed, 0, 12 * len(unit_of))
+    boards = np.empty((1, grid.num_cells), np.int16)
+    solver.fill_boards(boards, grid.unit_of, seed, 0, 12 * grid.num_cells)
     return boards[0]
 
 
-def dug(board, unit_of, seed, tries):
+def dug(board, grid, seed, tries):
     """The board without those of `tries` random cells that it can lose and still be the only solution."""
-    cells, scratch = board.copy(), np.empty_like(board)
+    cells = board.copy()
     for cell in np.random.default_rng(seed).permutation(len(board))[:tries]:
         cells[cell] = -1
-        if solver.search(cells, unit_of, 2, 10**6, np.zeros(1, np.uint64), scratch) != (1, True):
+        if grid.count_solutions(cells) != 1:
             cells[cell] = board[cell]
     return cells
 
 
-def answer(cells, unit_of):
-    """Return the solution of the search."""
-    solution = np.empty_like(cells)
-    assert solver.search(cells, unit_of, 1, 10**6, np.zeros(1, np.uint64), solution) == (1, True)
-    return solution
-
-
 @given(SMALL, SEEDS, st.integers(0, 81))
 def test_deduced_cells_equal_the_solution(box, seed, tries):
-    unit_of = UNITS[box]
-    board = filled(unit_of, seed)
-    complete, solution = deduced(dug(board, unit_of, seed, tries), unit_of)
+    grid = GRIDS[box]
+    board = filled(grid, seed)
+    complete, solution = deduced(dug(board, grid, seed, tries), grid)
     found = solution >= 0
     assert (solution[found] == board[found]).all()
     assert complete == found.all()
@@ -76,15 +69,14 @@ def test_deduced_cells_equal_the_solution(box, seed, tries):
 )
 def test_strategies_never_strike_the_solution(strategy, box, seed, share):
     """From any candidates that include the solution. The unique rectangle needs those of a puzzle."""
-    unit_of = UNITS[box]
-    board = filled(unit_of, seed)
-    side = box[0] * box[1]
-    may = (np.random.default_rng(seed).random((len(board), side)) < share) | (
-        board[:, None] == np.arange(side)
-    )
+    grid = GRIDS[box]
+    board = filled(grid, seed)
+    side = grid.side
+    may = np.random.default_rng(seed).random((len(board), side)) < share
+    may |= board[:, None] == np.arange(side)
     candidates = (may.astype(np.uint64) << np.arange(side, dtype=np.uint64)).sum(1, dtype=np.uint64)
     before = candidates.copy()
-    removed = strike(strategy, candidates, unit_of)
+    removed = strike(strategy, candidates, grid)
     assert removed == (candidates != before).any()
     assert (candidates >> board.astype(np.uint64) & np.uint64(1)).all()
 
@@ -97,87 +89,61 @@ def block(rows, columns, but=""):
 ALL = "123456789"
 # Cells have all nine candidates except those in a position. A position lists candidates, then removed digits.
 POSITIONS = {
-    "naked pair in a row": (naked_pairs, [("11 15", "12")], block("1", ALL, "11 15"), "12"),
-    "naked pair in a column": (naked_pairs, [("11 91", "89")], block(ALL, "1", "11 91"), "89"),
-    "naked pair in a box": (naked_pairs, [("55 66", "35")], block("456", "456", "55 66"), "35"),
-    "naked pair in a row and a box": (
-        naked_pairs,
-        [("78 79", "35")],
-        block("7", ALL, "78 79") | block("789", "789", "78 79"),
-        "35",
-    ),
-    "no pair: apart": (naked_pairs, [("11 45", "12")], set(), ""),
-    "no pair: three digits": (naked_pairs, [("11", "12"), ("15", "13"), ("19", "123")], set(), ""),
-    "naked triplet in a row": (
-        naked_triplets,
-        [("11", "12"), ("14", "23"), ("17", "13")],
-        block("1", ALL, "11 14 17"),
-        "123",
-    ),
-    "naked triplet in a column": (naked_triplets, [("12 42 92", "789")], block(ALL, "2", "12 42 92"), "789"),
-    "naked triplet in a box": (
-        naked_triplets,
-        [("99", "12"), ("88", "126"), ("77", "16")],
-        block("789", "789", "99 88 77"),
-        "126",
-    ),
-    "no triplet: apart": (naked_triplets, [("11 14 44", "123")], set(), ""),
-    "no triplet: four digits": (naked_triplets, [("11", "12"), ("14", "23"), ("17", "34")], set(), ""),
-    "pointing along a row": (
-        locked_candidates,
-        [(block("23", "123"), "12346789")],
-        block("1", "456789"),
-        "5",
-    ),
-    "pointing along a column": (
-        locked_candidates,
-        [(block("456", "46"), "12345678")],
-        block("123789", "5"),
-        "9",
-    ),
-    "claiming from a row": (locked_candidates, [(block("5", "123456"), "23456789")], block("46", "789"), "1"),
-    "claiming from a column": (
-        locked_candidates,
-        [(block("456789", "9"), "13456789")],
-        block("123", "78"),
-        "2",
-    ),
-    "nothing locked": (locked_candidates, [(block("2", "123") | block("5", "123"), "12346789")], set(), ""),
-    "wing along lines": (xy_wings, [("11", "12"), ("15", "13"), ("51", "23")], {"55"}, "3"),
-    "wing in a box and a row": (
-        xy_wings,
-        [("11", "12"), ("15", "13"), ("22", "23")],
-        {"12", "13", "24", "25", "26"},
-        "3",
-    ),
-    "no wing: pivot apart": (xy_wings, [("44", "12"), ("15", "13"), ("51", "23")], set(), ""),
-    "no wing: one end apart": (xy_wings, [("11", "12"), ("15", "13"), ("44", "23")], set(), ""),
-    "no wing: no common digit": (xy_wings, [("11", "12"), ("15", "13"), ("51", "24")], set(), ""),
-    "no wing: same ends": (xy_wings, [("11", "12"), ("15", "13"), ("51", "13")], set(), ""),
-    "no wing: three in the pivot": (xy_wings, [("11", "123"), ("15", "13"), ("51", "23")], set(), ""),
-    "rectangle over two boxes below each other": (unique_rectangles, [("11 12 41", "12")], {"42"}, "12"),
-    "rectangle over two boxes side by side": (unique_rectangles, [("24 14 21", "79")], {"11"}, "79"),
-    "rectangle whose fourth corner has one of the two": (
-        unique_rectangles,
-        [("99 79 96", "12"), ("76", "234")],
-        {"76"},
-        "2",
-    ),
-    "no rectangle: four boxes": (unique_rectangles, [("11 14 41", "12")], set(), ""),
-    "no rectangle: one box": (unique_rectangles, [("11 12 21", "12")], set(), ""),
-    "no rectangle: other digits": (unique_rectangles, [("11 12", "12"), ("41", "13")], set(), ""),
-    "no rectangle: a third digit": (unique_rectangles, [("11 12", "12"), ("41", "123")], set(), ""),
-    "no rectangle: a corner has its digit": (unique_rectangles, [("11 12", "12"), ("41", "")], set(), ""),
-    "no rectangle: the fourth corner has its digit": (
-        unique_rectangles,
-        [("11 12 41", "12"), ("42", "")],
-        set(),
-        "",
-    ),
+    naked_pairs: {
+        "in a row": ([("11 15", "12")], block("1", ALL, "11 15"), "12"),
+        "in a column": ([("11 91", "89")], block(ALL, "1", "11 91"), "89"),
+        "in a box": ([("55 66", "35")], block("456", "456", "55 66"), "35"),
+        "in both": ([("78 79", "35")], block("7", ALL, "78 79") | block("789", "789", "78 79"), "35"),
+        "none: apart": ([("11 45", "12")], set(), ""),
+        "none: three digits": ([("11", "12"), ("15", "13"), ("19", "123")], set(), ""),
+    },
+    naked_triplets: {
+        "in a row": ([("11", "12"), ("14", "23"), ("17", "13")], block("1", ALL, "11 14 17"), "123"),
+        "in a column": ([("12 42 92", "789")], block(ALL, "2", "12 42 92"), "789"),
+        "in a box": ([("99", "12"), ("88", "126"), ("77", "16")], block("789", "789", "99 88 77"), "126"),
+        "none: apart": ([("11 14 44", "123")], set(), ""),
+        "none: four digits": ([("11", "12"), ("14", "23"), ("17", "34")], set(), ""),
+    },
+    locked_candidates: {
+        "pointing along a row": ([(block("23", "123"), "12346789")], block("1", "456789"), "5"),
+        "pointing along a column": ([(block("456", "46"), "12345678")], block("123789", "5"), "9"),
+        "claiming from a row": ([(block("5", "123456"), "23456789")], block("46", "789"), "1"),
+        "claiming from a column": ([(block("456789", "9"), "13456789")], block("123", "78"), "2"),
+        "none": ([(block("2", "123") | block("5", "123"), "12346789")], set(), ""),
+    },
+    xy_wings: {
+        "along lines": ([("11", "12"), ("15", "13"), ("51", "23")], {"55"}, "3"),
+        "in a box and a row": (
+            [("11", "12"), ("15", "13"), ("22", "23")],
+            block("1", "23") | block("2", "456"),
+            "3",
+        ),
+        "none: pivot apart": ([("44", "12"), ("15", "13"), ("51", "23")], set(), ""),
+        "none: one end apart": ([("11", "12"), ("15", "13"), ("44", "23")], set(), ""),
+        "none: no common digit": ([("11", "12"), ("15", "13"), ("51", "24")], set(), ""),
+        "none: same ends": ([("11", "12"), ("15", "13"), ("51", "13")], set(), ""),
+        "none: three in the pivot": ([("11", "123"), ("15", "13"), ("51", "23")], set(), ""),
+    },
+    unique_rectangles: {
+        "over two boxes below each other": ([("11 12 41", "12")], {"42"}, "12"),
+        "over two boxes side by side": ([("24 14 21", "79")], {"11"}, "79"),
+        "whose fourth corner has one of the two": ([("99 79 96", "12"), ("76", "234")], {"76"}, "2"),
+        "none: four boxes": ([("11 14 41", "12")], set(), ""),
+        "none: one box": ([("11 12 21", "12")], set(), ""),
+        "none: other digits": ([("11 12", "12"), ("41", "13")], set(), ""),
+        "none: a third digit": ([("11 12", "12"), ("41", "123")], set(), ""),
+        "none: a corner has its digit": ([("11 12", "12"), ("41", "")], set(), ""),
+        "none: the fourth corner has its digit": ([("11 12 41", "12"), ("42", "")], set(), ""),
+    },
+}
+CASES = {
+    f"{strategy.__name__}, {name}": (strategy, *position)
+    for strategy, positions in POSITIONS.items()
+    for name, position in positions.items()
 }
 
 
-@pytest.mark.parametrize(("strategy", "left", "losing", "digits"), POSITIONS.values(), ids=POSITIONS)
+@pytest.mark.parametrize(("strategy", "left", "losing", "digits"), CASES.values(), ids=CASES)
 def test_strategy_strikes_what_its_position_implies_only(strategy, left, losing, digits):
     before = {cell: set(ALL) for cell in block(ALL, ALL)}
     for cells, candidates in left:
@@ -186,7 +152,7 @@ def test_strategy_strikes_what_its_position_implies_only(strategy, left, losing,
     masks = np.array(
         [sum(1 << int(digit) - 1 for digit in before[cell]) for cell in sorted(before)], np.uint64
     )
-    assert strike(strategy, masks, UNITS[3, 3]) == bool(losing)
+    assert strike(strategy, masks, GRIDS[3, 3]) == bool(losing)
     got = {
         cell: {digit for digit in ALL if int(mask) >> int(digit) - 1 & 1}
         for cell, mask in zip(sorted(before), masks, strict=True)
@@ -212,9 +178,9 @@ NEEDING = {
 @pytest.mark.parametrize("line", NEEDING.values(), ids=NEEDING)
 def test_a_puzzle_that_needs_the_strategy_is_solved(line):
     puzzle = parsed(line)
-    complete, solution = deduced(puzzle, UNITS[3, 3])
+    complete, solution = deduced(puzzle, GRIDS[3, 3])
     assert complete
-    assert (solution == answer(puzzle, UNITS[3, 3])).all()
+    assert (solution == GRIDS[3, 3].solution(puzzle)).all()
 
 
 def read(name):
@@ -229,10 +195,10 @@ def read(name):
     [("norvig_easy50.txt", 49, 50), ("norvig_hardest11.txt", 3, 11), ("top95.txt", 20, 95)],
 )
 def test_easy_puzzles_yield_and_hard_ones_do_not(name, solved, of):
-    unit_of = UNITS[3, 3]
-    results = [(puzzle, *deduced(puzzle, unit_of)) for puzzle in read(name)]
+    grid = GRIDS[3, 3]
+    results = [(puzzle, *deduced(puzzle, grid)) for puzzle in read(name)]
     for puzzle, complete, solution in results:
-        assert (solution == np.where(solution >= 0, answer(puzzle, unit_of), -1)).all()
+        assert (solution == np.where(solution >= 0, grid.solution(puzzle), -1)).all()
         assert complete == (solution >= 0).all()
     assert (sum(complete for _, complete, _ in results), len(results)) == (solved, of)
 
@@ -249,6 +215,6 @@ CONTRADICTIONS = {
 def test_a_contradiction_ends_it_and_nothing_wrong_is_written(rows, count):
     side = len(rows[0])
     cells = parsed("".join(rows).ljust(side**2, "."))
-    complete, solution = deduced(cells, UNITS[{4: (2, 2), 9: (3, 3)}[side]])
+    complete, solution = deduced(cells, GRIDS[{4: (2, 2), 9: (3, 3)}[side]])
     assert not complete
     assert (solution >= 0).sum() == count

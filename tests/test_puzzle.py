@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from helpers.refusals import refused
 from helpers.sat import SudokuClauses
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
@@ -14,13 +15,8 @@ from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.sudoku.deduction import deduce
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
-FILES = [
-    "norvig_easy50.txt",
-    "norvig_hardest11.txt",
-    "top95.txt",
-    "magictour_top1465.txt",
-    "ye2025_sudoku_test_first500.csv",
-]
+FILES = ("norvig_easy50.txt", "norvig_hardest11.txt", "top95.txt", "magictour_top1465.txt")
+FILES += ("ye2025_sudoku_test_first500.csv",)
 TASK, SMALL = TASKS["sudoku-puzzle"], TASKS["sudoku-6-puzzle"]
 
 QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
@@ -63,16 +59,13 @@ def test_minimal_puzzles_have_one_solution_until_a_clue_goes(name, changes):
         facts = {cell: int(givens[cell]) for cell in np.flatnonzero(givens >= 0).tolist()}
         assert clauses.solutions(facts) == [board.tolist()]
         for cell in facts:
-            assert (
-                len(clauses.solutions({other: digit for other, digit in facts.items() if other != cell})) == 2
-            )
+            others = {other: digit for other, digit in facts.items() if other != cell}
+            assert len(clauses.solutions(others)) == 2
         if task.guessing == "never":
-            assert deduce(givens, task.grid.unit_of, np.empty_like(givens))
+            assert deduce(givens, task.grid.unit_of, task.grid.cells_of, np.empty_like(givens))
 
 
-@pytest.mark.parametrize(
-    ("name", "clues"), [("sudoku-puzzle", 30), ("sudoku-puzzle", 24), ("sudoku-6-puzzle", 12)]
-)
+@pytest.mark.parametrize(("name", "clues"), [("sudoku-puzzle", 30), ("sudoku-6-puzzle", 12)])
 def test_a_number_of_clues_is_met_exactly(name, clues):
     task = configured(name, {"clues": clues, "guessing": "allowed"})
     examples = task.generate(30, seed=1)
@@ -105,19 +98,19 @@ def test_an_answer_that_does_not_end_is_not_exact():
     assert task.verify(tokens[0]) == ["the answer does not end after its last cell"]
 
 
-@pytest.mark.parametrize(
-    ("givens", "solution", "message"),
-    [
-        ("1" + "0" * 80, None, "puzzle has several solutions"),
-        (SOLUTION, None, "nothing to solve: every cell is given"),
-        ("11" + "0" * 79, None, "puzzle has no solution"),
-        ("12345678" + "0" * 9 + "9" + "0" * 63, None, "puzzle has no solution"),
-        (QUIZ, "8" + SOLUTION[1:], "the solution given is wrong in row 1 column 1"),
-    ],
-)
+WRONG = [
+    ("1" + "0" * 80, None, "puzzle has several solutions"),
+    (SOLUTION, None, "nothing to solve: every cell is given"),
+    ("11" + "0" * 79, None, "puzzle has no solution"),
+    ("12345678" + "0" * 9 + "9" + "0" * 63, None, "puzzle has no solution"),
+    (QUIZ, "8" + SOLUTION[1:], "the solution given is wrong in row 1 column 1"),
+]
+
+
+@pytest.mark.parametrize(("givens", "solution", "message"), WRONG)
 def test_a_puzzle_without_one_solution_is_refused(givens, solution, message):
     for task in (TASK, TASKS["sudoku-9"]):
-        with pytest.raises(ValueError, match=message):
+        with refused(message):
             task.example(cells(givens), None if solution is None else cells(solution))
 
 

@@ -71,45 +71,11 @@ TASKS: Registry[Solvable] = Registry(
     also=("text",),
 )
 
-__all__ = [
-    "SPLITS",
-    "TASKS",
-    "Answerable",
-    "CompactZebra",
-    "Countdown",
-    "Examples",
-    "Keys",
-    "Known",
-    "Language",
-    "Scores",
-    "Solvable",
-    "Sudoku",
-    "SudokuPuzzle",
-    "Task",
-    "TaskBase",
-    "Text",
-    "Tokens",
-    "Zebra",
-    "check_instance",
-    "configured",
-    "described",
-    "description",
-    "differing_settings",
-    "errors_of",
-    "hash_rows",
-    "joined",
-    "named",
-    "signature",
-    "split_by_key",
-    "task_or_named",
-]
-
 
 def named(name: str) -> Language:
     """Return the task of a name: ours, text, that of an installed package, or module:Name of yours.
 
-    Raises:
-        ValueError: There is no such task, or it cannot be imported.
+    Raise ValueError if there is no such task, or it cannot be imported.
     """
     if is_dotted(name) or name in installed("task"):
         task = load_plugin("task", name)
@@ -191,8 +157,7 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
 def described(entries: object, folder: Path | None = None) -> Solvable | Text:
     """Return the task of a description.
 
-    Raises:
-        ValueError: This version has no such task, or it is code of a module, which is not imported.
+    Raise ValueError if it is none of this version, or code of a module, which is not imported.
     """
     settings = dict(entries) if isinstance(entries, dict) else {}
     name = settings.pop("name", None)

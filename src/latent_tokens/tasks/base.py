@@ -133,14 +133,10 @@ class Answerable(Task, Protocol):
 
 
 def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: str) -> None:
-    """Raise ValueError if tokens have another length than the task, or one is not of its vocabulary.
+    """Raise ValueError if tokens (N, L) have another length than the task, or one is not of its vocabulary.
 
-    Args:
-        task: the task.
-        tokens: the tokens, (N, L).
-        where: the positions to check, (N, L).
-        name: the argument that holds the tokens, for the message.
-        fix: how to correct a token.
+    `where` are the positions to check, (N, L), `name` is what holds the tokens, and `fix` corrects
+    one.
     """
     if tokens.shape[1] != task.length:
         raise ValueError(
@@ -346,18 +342,10 @@ class TaskBase(ABC):
 
 
 def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
-    """Return the errors of one sequence by the verifier of its task.
+    """Return the errors of one sequence (L,) of a length by the verifier of its task.
 
-    A `TaskBase` verifies the sequence without what follows its end, as its `score` does.
-
-    Args:
-        task: the task.
-        tokens: the sequence, (L,).
-        length: the number of its positions.
-
-    Raises:
-        ValueError: the verifier does not return a list, such as one that returns whether it is
-            valid.
+    A `TaskBase` verifies it without what follows its end, as its `score` does. Raise ValueError if
+    the verifier does not return a list, such as one that returns whether it is valid.
     """
     errors: object = task.verify(tokens[:length] if isinstance(task, TaskBase) else tokens)
     if not isinstance(errors, list):
@@ -367,15 +355,7 @@ def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
 
 
 def generate_checked(task: Task, count: int, seed: int, first: int = 0) -> Examples:
-    """Return `task.generate`, with tokens and lengths in the types of data sets.
-
-    Raises:
-        ValueError: It returns no examples of the task.
-
-    Example:
-        >>> generate_checked(TASKS["sudoku-4"], 2, seed=0).tokens.shape
-        (2, 16)
-    """
+    """Return `task.generate` in the types of data sets. Raise ValueError for no examples of the task."""
     examples: object = task.generate(count, seed, first)
     if not isinstance(examples, Examples):
         problem = f"returns {type(examples).__name__}, and must return Examples"

@@ -45,9 +45,8 @@ def read_source(
 ) -> tuple[Examples, list[str]]:
     """Return the examples of a file, all or the first `most`, and the errors in the records left out.
 
-    Raises:
-        ValueError: The task does not have this kind of file, or the first bad record, unless such
-            are skipped.
+    Raise ValueError if the task does not have this kind of file, or for the first bad record,
+    unless such are skipped.
     """
     # Find the reader by the ending of the name.
     readers = next((formats for kinds, formats in READERS if isinstance(task, kinds)), {})
@@ -115,12 +114,6 @@ def rows_of_csv(path: Path) -> Records:
     for where, line in lines:
         row = dict(zip(names, next(csv.reader([line])), strict=False))
         yield where, [row.get(name, "") for name in columns]
-
-
-def rows_of_pickle(path: Path) -> Records:
-    """Yield the entries of a pickled list."""
-    for number, record in enumerate(read_plain_pickle(path)):
-        yield f"row {number} (from 0)", record
 
 
 def shah_sudoku(task: SudokuTask, row: NDArray[Any]) -> Examples:
@@ -203,12 +196,8 @@ class PlainUnpickler(pickle.Unpickler):
         return ALLOWED[full_name]
 
 
-def read_plain_pickle(path: Path) -> list[Any]:
-    """Return the list of plain values in a pickle, arrays as `Ignored`. Nothing is executed.
-
-    Raises:
-        ValueError: The file is corrupt, or has other values.
-    """
+def rows_of_pickle(path: Path) -> Records:
+    """Yield the entries of a pickled list, arrays as `Ignored`. Nothing is executed."""
     try:
         content = PlainUnpickler(io.BytesIO(path.read_bytes())).load()
     except Exception as error:  # a corrupt stream can fail in any way
@@ -217,23 +206,23 @@ def read_plain_pickle(path: Path) -> list[Any]:
         raise ValueError(
             f"{path}: is a {type(content).__name__}, must be a list of [tokens, table, order]"
         )
-    return list(content)
+    for number, record in enumerate(content):
+        yield f"row {number} (from 0)", record
 
 
 Format = tuple[Callable[[Path], Records], Callable[[Any, Any], Examples]]
+SUDOKU_FORMATS: dict[str, Format] = {
+    ".npy": (rows_of_npy, shah_sudoku),
+    ".csv": (rows_of_csv, sudoku_pair),
+    "other": (lines_of, sudoku_line),
+}
+ZEBRA_FORMATS: dict[str, Format] = {
+    ".pkl": (rows_of_pickle, shah_zebra),
+    ".jsonl": (lines_of, zebra_line),
+}
 READERS: tuple[tuple[tuple[type, ...], dict[str, Format]], ...] = (
-    (
-        (Sudoku, SudokuPuzzle),
-        {
-            ".npy": (rows_of_npy, shah_sudoku),
-            ".csv": (rows_of_csv, sudoku_pair),
-            "other": (lines_of, sudoku_line),
-        },
-    ),
-    (
-        (Zebra, CompactZebra),
-        {".pkl": (rows_of_pickle, shah_zebra), ".jsonl": (lines_of, zebra_line)},
-    ),
+    ((Sudoku, SudokuPuzzle), SUDOKU_FORMATS),
+    ((Zebra, CompactZebra), ZEBRA_FORMATS),
     ((Countdown,), {".jsonl": (lines_of, countdown_line)}),
 )
 """By the types of tasks and the ending of a file: what yields its records, and an example of one."""

@@ -11,10 +11,11 @@ import numba
 import numpy as np
 
 from latent_tokens.tasks.rng import count_bits
+from latent_tokens.tasks.sudoku.grid import in_units
 
 
 @numba.njit(cache=True)
-def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
+def deduce(cells, unit_of, cells_of, solution):  # type: ignore[no-untyped-def]
     """Return whether the strategies find every cell. Return False on a contradiction too.
 
     `solution` receives the digits, -1 for cells that were not found.
@@ -31,7 +32,6 @@ def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
             cell, np.uint64(1) << np.uint64(cells[cell]), candidates, unit_of, used, solution
         ):
             return False
-    cells_of = cells_by_unit(unit_of)
     removed = True
     while removed and place_singles(candidates, unit_of, used, solution) and solution.min() < 0:
         removed = (
@@ -42,19 +42,6 @@ def deduce(cells, unit_of, solution):  # type: ignore[no-untyped-def]
             or unique_rectangles(candidates, unit_of, cells_of)
         )
     return solution.min() >= 0
-
-
-@numba.njit(cache=True)
-def cells_by_unit(unit_of):  # type: ignore[no-untyped-def]
-    """Return the cells of each unit in ascending order, int64[3N, N]."""
-    side = unit_of[-1, 0] + 1
-    cells_of = np.empty((3 * side, side), np.int64)
-    count = np.zeros(3 * side, np.int64)
-    for cell in range(len(unit_of)):
-        for u in unit_of[cell]:
-            cells_of[u, count[u]] = cell
-            count[u] += 1
-    return cells_of
 
 
 @numba.njit(cache=True)
@@ -78,9 +65,7 @@ def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyp
         for cell in range(len(candidates)):
             if solution[cell] >= 0:
                 continue
-            mask = candidates[cell] & ~(
-                used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]]
-            )
+            mask = candidates[cell] & ~in_units(cell, used, unit_of)
             candidates[cell] = mask
             if mask & (mask - np.uint64(1)) == 0:
                 if mask == 0:
@@ -89,9 +74,7 @@ def place_singles(candidates, unit_of, used, solution):  # type: ignore[no-untyp
                 placed = True
         once = digits_with_one_place(candidates, unit_of, used)
         for cell in range(len(candidates)):
-            hidden = candidates[cell] & (
-                once[unit_of[cell, 0]] | once[unit_of[cell, 1]] | once[unit_of[cell, 2]]
-            )
+            hidden = candidates[cell] & in_units(cell, once, unit_of)
             if hidden:
                 if hidden & (hidden - np.uint64(1)) or not place(
                     cell, hidden, candidates, unit_of, used, solution

@@ -38,7 +38,9 @@ class Grid:
     @cached_property
     def unit_of(self) -> NDArray[np.int64]:
         """The row, column and box of each cell: (cells, 3), numbered 0..3*side-1."""
-        return units(self.box_rows, self.box_columns)
+        row, column = np.divmod(np.arange(self.num_cells), self.side)
+        box = row // self.box_rows * self.box_rows + column // self.box_columns
+        return np.stack([row, self.side + column, 2 * self.side + box], axis=1)
 
     @cached_property
     def cells_of(self) -> NDArray[np.int64]:
@@ -201,12 +203,10 @@ def symbols_of(text: str, lengths: set[int]) -> list[str]:
     raise ValueError(f"{problem}, row by row, 0 or . for an empty cell")
 
 
-def units(box_rows: int, box_columns: int) -> NDArray[np.int64]:
-    """Return the row, column and box of each cell as unit numbers in 0..3N-1, int64[N*N, 3]."""
-    side = box_rows * box_columns
-    row, column = np.divmod(np.arange(side * side), side)
-    box = row // box_rows * box_rows + column // box_columns
-    return np.stack([row, side + column, 2 * side + box], axis=1)
+@numba.njit(cache=True)
+def in_units(cell, sets, unit_of):  # type: ignore[no-untyped-def]
+    """Return the digits that the sets of a cell's three units have together."""
+    return sets[unit_of[cell, 0]] | sets[unit_of[cell, 1]] | sets[unit_of[cell, 2]]
 
 
 @numba.njit(cache=True)
@@ -217,7 +217,7 @@ def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # t
     """
     for i in range(num_empty):
         cell = empty[i]
-        mask = full & ~(used[unit_of[cell, 0]] | used[unit_of[cell, 1]] | used[unit_of[cell, 2]])
+        mask = full & ~in_units(cell, used, unit_of)
         if mask & (mask - np.uint64(1)) == 0:
             return i, mask
         masks[i] = mask
@@ -236,7 +236,7 @@ def choose_cell(empty, num_empty, unit_of, used, full, masks, once, twice):  # t
     best, fewest = 0, 65
     for i in range(num_empty):
         cell, mask = empty[i], masks[i]
-        hidden = mask & (once[unit_of[cell, 0]] | once[unit_of[cell, 1]] | once[unit_of[cell, 2]])
+        hidden = mask & in_units(cell, once, unit_of)
         if hidden:
             return i, hidden & (~hidden + np.uint64(1))
         size = count_bits(mask)

@@ -61,7 +61,7 @@ def dig(cells, unit_of, clues, state):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, first):  # type: ignore[no-untyped-def]
+def dig_puzzles(puzzles, boards, unit_of, cells_of, clues, guessing, max_nodes, seed, first):  # type: ignore[no-untyped-def]
     """Write puzzle number first + i of the seed into line i, cells -1 where empty, and its board.
 
     Puzzles have `clues` clues, or a minimal set with 0. Without `guessing`, deduction solves them.
@@ -75,7 +75,7 @@ def dig_puzzles(puzzles, boards, unit_of, clues, guessing, max_nodes, seed, firs
             fill_board(board, unit_of, max_nodes, state)
             puzzle[:] = board
             left = dig(puzzle, unit_of, clues, state)
-            if clues in (0, left) and (guessing or deduce(puzzle, unit_of, deduced)):
+            if clues in (0, left) and (guessing or deduce(puzzle, unit_of, cells_of, deduced)):
                 break
 
 
@@ -151,9 +151,10 @@ class SudokuPuzzle:
         """Generate puzzles dug out of random boards."""
         puzzles, boards = np.empty((2, count, self.side**2), np.int16)
         clues = 0 if self.clues == "minimal" else self.clues
-        limit = NODES_PER_CELL * self.side**2
-        guessing = self.guessing == "allowed"
-        dig_puzzles(puzzles, boards, self.grid.unit_of, clues, guessing, limit, seed, first)
+        dig_puzzles(
+            puzzles, boards, self.grid.unit_of, self.grid.cells_of, clues, self.guessing == "allowed",
+            NODES_PER_CELL * self.side**2, seed, first,
+        )  # fmt: skip
         return self._examples(puzzles, boards)
 
     def _examples(self, puzzles: NDArray[np.int16], boards: NDArray[np.int16]) -> Examples:

@@ -162,9 +162,7 @@ class Text:
 def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
     """Return the text of a description in a directory, with its tokenizer read.
 
-    Raises:
-        ValueError: The entries do not describe a text, or the tokenizer is not the one that was
-            saved.
+    Raise ValueError if it is none, or the tokenizer is not the one that was saved.
     """
     length = entries.get("length")
     tokenizer = entries.get("tokenizer")

@@ -8,12 +8,12 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.checks import ask_hub, check_package, first_line
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
@@ -29,24 +29,6 @@ ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>", "<|end_of_text|>", "[SEP]")
 MAX_16_BIT = 65_535  # of the ids that are stored as uint16
 
 
-class Tokenizer(Protocol):
-    """A map from text to ids 0..vocab_size-1 and back."""
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens without MASK."""
-
-    @property
-    def end(self) -> int:
-        """The token that ends a document."""
-
-    def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """Return the ids of each text, without an end."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids. Ids that are not in the vocabulary become U+FFFD."""
-
-
 class Bytes:
     """A token for every byte of UTF-8. Token 256 ends a document."""
 
@@ -54,9 +36,11 @@ class Bytes:
     end = 256
 
     def encode(self, texts: Sequence[str]) -> list[Ids]:
+        """Return the ids of each text, without an end."""
         return [np.frombuffer(text.encode(), np.uint8).astype(np.uint16) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids. Ids that are not in the vocabulary become U+FFFD."""
         pieces = []
         for is_byte, run in groupby(ids, lambda token: token < 256):
             if is_byte:
@@ -152,11 +136,9 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
 
 def library() -> ModuleType:
     """Return the `tokenizers` package. Raise ValueError if it is not installed."""
-    try:
-        import tokenizers
-    except ImportError:
-        fix = "Install it from a clone (pip install -e '.[text]'), or use tokenizer=bytes"
-        raise ValueError(f"tokenizers: is not installed. {fix}.") from None
+    check_package("tokenizers", "text", "tokenizer")
+    import tokenizers
+
     return tokenizers
 
 
@@ -187,8 +169,7 @@ def fetch_tokenizer(name: str) -> Learned:
 def learn_bpe(texts: Iterator[str], size: int) -> Learned:
     """Return a byte-level BPE of `size` tokens learned from texts, which splits them as GPT-2 does.
 
-    Raises:
-        ValueError: The size is below 257, that of all bytes and an end.
+    Raise ValueError if the size is below 257, that of all bytes and an end.
     """
     if size < 257:
         raise ValueError(f"tokenizer=bpe:{size}: must have at least 257 tokens")

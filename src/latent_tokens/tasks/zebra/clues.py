@@ -149,13 +149,7 @@ def narrowest(domains, houses, attributes):  # type: ignore[no-untyped-def]
 def count_solutions(clues, domains, houses, attributes, most, nodes):  # type: ignore[no-untyped-def]
     """Return how many tables, at most `most`, agree with the clues, by propagation and depth-first search.
 
-    Args:
-        clues: int8[C, 4].
-        domains: int64[43], narrowed in place.
-        houses: The number of houses.
-        attributes: The number of attributes.
-        most: The number of tables at which the search stops.
-        nodes: int64[1], the number of nodes that the search may still take; it stops at 0.
+    The domains are narrowed in place. The search stops when `nodes[0]`, the nodes left, is 0.
     """
     nodes[0] -= 1
     if nodes[0] <= 0 or not propagate(clues, domains, houses, attributes):
@@ -280,15 +274,10 @@ def write_prompt(row, clues, houses):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def draw_puzzles(tokens, given, lengths, sizes, seed, first):  # type: ignore[no-untyped-def]
-    """Fill each row with a puzzle and its answer.
+    """Fill each row with a puzzle and its answer: its tokens and the numbers of given and of all tokens.
 
-    Args:
-        tokens: uint8[N, L], the sequences.
-        given: int64[N], the number of given tokens.
-        lengths: int64[N], the number of tokens, or 0 for a puzzle that is longer than L.
-        sizes: int64[S, 2], the (houses, attributes) to choose from.
-        seed: The seed.
-        first: The number of the first puzzle of the seed.
+    A puzzle that is longer than a row has length 0. `sizes` are the (houses, attributes) to choose
+    from, int64[S, 2].
     """
     state = np.zeros(1, np.uint64)
     clues = np.empty((MOST_CLUES, 4), np.int8)

@@ -325,11 +325,9 @@ class Zebra:
         return [*lacking, *untrue, "the answer does not end after its table"]
 
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
-        """Score samples.
+        """Score samples: valid (a complete table and every clue true) and clues (the share of true ones).
 
-        Returns:
-            valid (the table is complete and every clue is true), clues (the share of true clues)
-            and, if there is a stored table, exact, cells and rows (the share that agrees with it).
+        If there is a stored table, also exact, cells and rows: the share that agrees with it.
         """
         tokens = as_array(tokens)
         of_truth = () if truth is None else ("exact", "cells", "rows")

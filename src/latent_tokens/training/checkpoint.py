@@ -151,13 +151,8 @@ def load_state(
 ) -> State:
     """Load the latest checkpoint of a run into the network, the EMA weights and the optimizer.
 
-    A corrupt checkpoint is skipped for the previous one, and a line says so.
-
-    Returns:
-        The rest of the checkpoint, or a new state if there is no checkpoint yet.
-
-    Raises:
-        ValueError: every checkpoint is corrupt.
+    A corrupt checkpoint is skipped for the previous one, and a line says so. Return the rest of it,
+    or a new state if there is none yet. Raise ValueError if every checkpoint is corrupt.
     """
     problems: list[str] = []
     for path in saved_states(folder):
@@ -185,11 +180,7 @@ def load_state(
 
 
 def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
-    """Return (the state, the tensors of each part by name) of a checkpoint.
-
-    Raises:
-        ValueError: the file is missing or corrupt.
-    """
+    """Return a checkpoint's state, and its tensors by part and name. Raise ValueError if it is corrupt."""
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
     try:
         content = path.read_bytes()
@@ -208,10 +199,7 @@ def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
 def discard_after(folder: Path, step: int, keep: int) -> None:
     """Remove what was written after a step: metrics, checkpoints and temporary files.
 
-    Checkpoints before the last `keep` are removed too.
-
-    Raises:
-        ValueError: the metrics are corrupt.
+    Checkpoints before the last `keep` are removed too. Raise ValueError if the metrics are corrupt.
     """
     for path in saved_states(folder):
         if step_in_name(path) > step:

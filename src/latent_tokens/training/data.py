@@ -48,11 +48,7 @@ def training_data(
 
     The task of a data set has more settings than its name. One that is an object must have the
     same. The readout "left" needs a first token that is given. That of a text is an end of
-    document.
-
-    Raises:
-        ValueError: the task is a class or needs a data set, or the data set lacks a split or is of
-            another task.
+    document. Raise ValueError if the task needs a data set, or the data set is not of the task.
     """
     check_instance(task)
     if config.data is None:
@@ -101,11 +97,8 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
 def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
     """Raise ValueError if a text has another tokenizer than the model that training starts from.
 
-    Args:
-        start: the name of the model.
-        folder: its directory. If it names the text that it learned, that is compared, else its
-            tokenizer.json. Without one there is nothing to compare.
-        task: the task of the data set.
+    If the folder of the model names the text that it learned, that is compared, else its
+    tokenizer.json. Without one there is nothing to compare.
     """
     if not isinstance(task, Text) or not (folder / FILE).is_file():
         return

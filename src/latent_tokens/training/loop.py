@@ -39,9 +39,7 @@ from latent_tokens.training.tracking import check_installed
 def is_finished(config: TrainConfig) -> bool:
     """Return whether a config's run directory has a checkpoint of its last step.
 
-    Raises:
-        ValueError: the directory cannot start or resume the run, or a setting differs from that of
-            its run.
+    Raise ValueError if the directory is of another run, or a setting differs from that of its run.
     """
     if config.resume != "yes" and not config.folder.exists():
         return False

@@ -45,13 +45,12 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Examples, Language
-from latent_tokens.training.data import check_tokenizer
+from latent_tokens.training.data import CHECKED_AT_ONCE, check_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 RESTORE_HINT = "Start the same run in another directory, and copy its config.json here."
-CHECKED_AT_ONCE = 10_000  # examples
 OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 """Settings that only a model of transformers has."""
 FOR_TRANSFORMERS = "is for a model of transformers. Name one with start=FOLDER."
@@ -121,15 +120,9 @@ def build_network(
 ) -> tuple[TrainConfig, nn.Module]:
     """Return (the config with the shape of the network that it starts from, the network of a run).
 
-    Args:
-        config: the settings.
-        given: the user's network, or None.
-        task: the task.
-        method: how to train.
-        resumed: the config.json of a run whose checkpoint has the weights, or None.
-
-    Raises:
-        ValueError: the network cannot be trained, is not of the task, or differs from the config.
+    `given` is the user's network, and `resumed` the config.json of a run whose checkpoint has the
+    weights. Raise ValueError if it cannot be trained, is not of the task, or differs from the
+    config.
     """
     if given is not None:
         return config, given_network(given, config, task, method, is_resumed=resumed is not None)
@@ -293,10 +286,8 @@ def given_network(
 ) -> nn.Module:
     """Return the network in its wrappers, with the method and numbers of the run.
 
-    It gets the weights of the config's start, or keeps its own.
-
-    Raises:
-        ValueError: it cannot be trained, or is not of the task.
+    It gets the weights of the config's start, or keeps its own. Raise ValueError if it cannot be
+    trained, or is not of the task.
     """
     inner = unwrap(net)
     problem = untrainable(net, inner, config)
@@ -333,29 +324,19 @@ def untrainable(
     weights = dict(inner.named_parameters())
     trained = {name: weight.dtype for name, weight in weights.items() if weight.requires_grad}
     other = next((name for name, dtype in trained.items() if dtype != torch.float32), None)
-    problems = (
-        (isinstance(net, HOLD_MODULE), "training adds DDP and EMA weights. Use net.module."),
-        (config.out is None, "out=None has no default name for it. Use out=DIR."),
-        (
-            config.compile and not isinstance(inner, Transformer),
-            "compile=True is for a Transformer. Use net=torch.compile(net).",
+    is_own = not isinstance(inner, Transformer)
+    problems = {
+        "training adds DDP and EMA weights. Use net.module.": isinstance(net, HOLD_MODULE),
+        "out=None has no default name for it. Use out=DIR.": config.out is None,
+        "compile=True is for a Transformer. Use net=torch.compile(net).": config.compile and is_own,
+        "parallel=fsdp shards no wrapper. Use parallel=ddp.": (
+            config.parallel == "fsdp" and inner is not net
         ),
-        (
-            config.parallel == "fsdp" and inner is not net,
-            "parallel=fsdp shards no wrapper. Use parallel=ddp.",
-        ),
-        (
-            config.lora is not None,
-            f"lora={config.lora} needs the directory of its base. Use start=FOLDER.",
-        ),
-        (not trained, "no parameter requires a gradient"),
-        (
-            other is not None,
-            f"{other} is not float32, so small updates are lost. "
-            "Use net.float() and precision=bf16.",
-        ),
-    )
-    return next((problem for is_wrong, problem in problems if is_wrong), None)
+        f"lora={config.lora} needs the directory of its base. Use start=FOLDER.": config.lora,
+        "no parameter requires a gradient": not trained,
+        f"{other} is not float32, so small updates are lost. Use net.float() and precision=bf16.": other,
+    }
+    return next((problem for problem, is_wrong in problems.items() if is_wrong), None)
 
 
 def initial_sha256(net: nn.Module) -> str:

@@ -132,8 +132,7 @@ def setup(
 def method_of(config: TrainConfig, method: Method | None) -> Method:
     """Return the method, or that of the config's name, with the config's loss weight and targets.
 
-    Raises:
-        ValueError: there is no such method, or the config anneals a mask that is causal.
+    Raise ValueError if there is no such method, or the config anneals a mask that is causal.
     """
     method = load_method(config.method) if method is None else method
     check_anneal(config.anneal, method.attention)
@@ -163,8 +162,7 @@ def check_same_step(folder: Path, state: State) -> None:
 def read_started(config: TrainConfig) -> dict[str, Any] | None:
     """Return the config.json of the run to resume, or None to start one.
 
-    Raises:
-        ValueError: the directory cannot start or resume a run.
+    Raise ValueError if the directory can do neither.
     """
     folder = config.folder
     is_run = (folder / "config.json").is_file()
@@ -186,14 +184,8 @@ def resume_config(
 ) -> TrainConfig:
     """Return the config with the shape and the precision of the run, which rank 0 decides.
 
-    Args:
-        config: the settings.
-        started: the config.json of the run to resume, or None to start one.
-        device: the device of this rank.
-        ignored: settings without influence on the run.
-
-    Raises:
-        ValueError: a setting differs from that of the run to resume.
+    `started` is the config.json of the run to resume, and `ignored` are settings without influence
+    on it. Raise ValueError if another setting differs from that of the run.
     """
     if started is None:
         chosen = resolve_precision(config.precision, device)

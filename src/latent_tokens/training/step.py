@@ -149,10 +149,8 @@ def train_step(
     """Take one optimizer step, and return its loss and gradient norm.
 
     Each rank takes its share of the batch, in microbatches of similar length that fit into memory.
-    Their losses add up to that of the batch.
-
-    Raises:
-        NotFinite: the loss or the gradient norm is not finite. The weights are unchanged.
+    Their losses add up to that of the batch. Raise NotFinite, with the weights unchanged, if the
+    loss or the gradient norm is not finite.
     """
     device = accelerator.device
     for group in optimizer.param_groups:
@@ -280,8 +278,7 @@ def validation_loss(run: Run) -> float:
 def keep_if_best(run: Run, loss: float) -> None:
     """Log a validation loss, and write the EMA weights if it is the lowest so far.
 
-    Raises:
-        ValueError: the loss is not finite, or the data changed.
+    Raise ValueError if the loss is not finite, or the data changed.
     """
     if not isfinite(loss):
         problem = f"validation loss {loss} at step {run.state.step}: training diverged"

@@ -64,11 +64,7 @@ def tracker_settings(
 
 
 def read_tracker(folder: Path) -> dict[str, str] | None:
-    """Return the tracker and the id of a run, or None if it has no tracker.
-
-    Raises:
-        ValueError: the file is corrupt.
-    """
+    """Return the tracker and the id of a run, or None without one. Raise ValueError for a corrupt file."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -85,8 +81,7 @@ def read_tracker(folder: Path) -> dict[str, str] | None:
 def resumed_tracker(folder: Path) -> Iterator[Log]:
     """Yield log(values, step), which logs to the tracker that a run was trained with.
 
-    Raises:
-        ValueError: the run was trained without a tracker, or its tracker is not installed.
+    Raise ValueError if it was trained without one, or its tracker is not installed.
     """
     stored = read_tracker(folder)
     if stored is None:

@@ -55,29 +55,23 @@ def drawn(method, batch=8, seed=0, known=0):
 def test_independent_rows_attend_to_clean_slots_and_themselves(rule, attends):
     """The mask is compared slot by slot, with a row under the rule and padding."""
     clean, shown, slots = 3, 6, 8
-    layout = Layout(
-        torch.zeros(2, slots).long(),
-        torch.tensor([clean, clean]),
-        torch.tensor([shown, shown]),
-        torch.tensor([True, False]),
-    )
-    independent, by_rule = dense_mask(rule, layout)
-    for i in range(slots):
-        for j in range(slots):
-            inside = i < shown and j < shown
-            assert bool(independent[i, j]) == ((inside and attends(i, j, clean)) or i == j), (i, j)
-            assert bool(by_rule[i, j]) == ((inside and bool(rule(i, j, clean))) or i == j), (i, j)
+    counts = torch.tensor([clean] * 2), torch.tensor([shown] * 2)
+    layout = Layout(torch.zeros(2, slots).long(), *counts, torch.tensor([True, False]))
+    for mask, attend in zip(dense_mask(rule, layout), (attends, rule), strict=True):
+        for i in range(slots):
+            for j in range(slots):
+                inside = i < shown and j < shown
+                assert bool(mask[i, j]) == ((inside and bool(attend(i, j, clean))) or i == j), (i, j)
 
 
 @pytest.mark.parametrize(("share", "batch"), [(0.5, 8), (0.5, 7), (0.25, 10), (1.0, 5), (0.01, 4)])
 def test_a_share_of_the_rows_is_drawn_each_as_often(share, batch):
     source = generator()
-    draws = torch.stack(
-        [
-            draw_rows(share, batch, lambda size: torch.rand(size, generator=source, dtype=torch.float64))
-            for _ in range(4_000)
-        ]
-    )
+
+    def uniform(size):
+        return torch.rand(size, generator=source, dtype=torch.float64)
+
+    draws = torch.stack([draw_rows(share, batch, uniform) for _ in range(4_000)])
     counts = draws.sum(1)
     assert counts.min() >= int(share * batch)
     assert counts.max() <= -(-share * batch // 1)
@@ -127,12 +121,12 @@ def test_depth_of_none_in_every_row_trains_sidm(nano):
     tokens = torch.randint(0, 4, (6, LENGTH), generator=generator())
     known = tokens < 0
     every = replace(METHODS["scdm"], depth="none:1")
-    losses = [loss(nano, method, tokens, known, generator(3)).item() for method in (every, METHODS["sidm"])]
-    half, none = (
-        loss(nano, METHODS[name], tokens, known, generator(3)).item() for name in ("scdm-depth", "scdm")
+    methods = (every, METHODS["sidm"], METHODS["scdm-depth"], METHODS["scdm"])
+    of_every, of_sidm, half, none = (
+        loss(nano, method, tokens, known, generator(3)).item() for method in methods
     )
-    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
-    assert len({round(value, 5) for value in (losses[0], half, none)}) == 3
+    assert of_every == pytest.approx(of_sidm, abs=1e-6)
+    assert len({round(value, 5) for value in (of_every, half, none)}) == 3
 
 
 def test_parts_of_a_batch_keep_their_independent_rows():
@@ -169,13 +163,8 @@ def test_impossible_depth_is_refused_with_what_is_allowed(name, fields, part):
 
 
 def test_depth_sets_how_n_is_controlled():
-    controls = {
-        "mdm": "fixed",
-        "mdm-depth": "free",
-        "scdm": "free",
-        "scdm-depth": "free",
-        "ar-mtp-window-4": "fixed",
-    }
+    controls = {"mdm": "fixed", "mdm-depth": "free", "scdm": "free", "scdm-depth": "free"}
+    controls["ar-mtp-window-4"] = "fixed"
     assert {name: METHODS[name].latent_control for name in controls} == controls
     assert replace(METHODS["mdm"], depth="none:0.5").latent_control == "fixed"
     assert replace(METHODS["ar-mtp-window-4"], depth="uniform:0.5").latent_control == "free"

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from latent_tokens import METHODS, DataConfig, TrainConfig, fit, load_data, make_data, tasks
+from latent_tokens import METHODS, DataConfig, fit, load_data, make_data, tasks
 from latent_tokens.cli import main
 from latent_tokens.core.objective import loss
 from latent_tokens.data.corpus import split_of
@@ -201,11 +201,12 @@ def test_dialogues_have_their_first_token_given_already(make):
 @pytest.fixture
 def run(make, tmp_path):
     """A run of two steps on sums."""
-    config = TrainConfig(
-        "text", "scdm", tmp_path / "run", data=make(SUMS), size="pico", steps=2, batch_size=4,
-        evaluate_every=2, precision="fp32",
-    )  # fmt: skip
-    return fit(config)
+    return trained(tmp_path / "run", make(SUMS))
+
+
+def trained(out, data):
+    few = {"size": "pico", "steps": 2, "batch_size": 4, "evaluate_every": 2, "precision": "fp32"}
+    return fit("text", "scdm", out=out, data=data, **few)
 
 
 def test_chat_template_travels_to_run_export_and_samples(run, tokenizer, tmp_path, capsys):
@@ -245,11 +246,7 @@ def test_likelihood_is_of_responses_and_evaluate_has_no_prompts(run, tmp_path, c
 
 
 def test_chat_without_a_prompt_or_a_template_gets_one_line(run, make, tmp_path, capsys):
-    config = TrainConfig(
-        "text", "scdm", tmp_path / "plain", data=make(SUMS, "bytes", tokenizer="bytes"), size="pico",
-        steps=1, batch_size=4, evaluate_every=1, precision="fp32",
-    )  # fmt: skip
-    plain = fit(config)
+    plain = trained(tmp_path / "plain", make(SUMS, "bytes", tokenizer="bytes"))
     capsys.readouterr()
     for options in ([str(plain), "--prompt", "1"], [str(run)], ["sudoku-6-scdm", "--prompt", "1"]):
         assert main(["sample", *options, "--chat"]) == 2

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from helpers.documentation import ROOT, commands, run
 from helpers.ranks import free_port, run_ranks
+from helpers.runs import timeless
 from helpers.tiny_models import tiny_model
 from latent_tokens import DataConfig, make_data, processes
 from latent_tokens.cli import main
@@ -56,11 +57,7 @@ def lines(folder, file):
 
 def losses(run, last):
     """Return the rows of the metrics up to a step."""
-    return [
-        {name: value for name, value in row.items() if name not in ("tokens_per_second", "seconds")}
-        for row in lines(run, "metrics.jsonl")
-        if row["step"] <= last
-    ]
+    return [row for row in timeless(run) if row["step"] <= last]
 
 
 def assert_same_losses(run, other, last):
@@ -95,10 +92,8 @@ def test_fsdp_trains_to_the_losses_of_one_process(one, tmp_path):
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_resume_may_change_the_world_size(one, tmp_path, parallel):
-    run, asked = (
-        tmp_path / "run",
-        [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", tmp_path / "run"],
-    )
+    run = tmp_path / "run"
+    asked = [*TRAIN, "scdm", "--steps", "50", "--save-every", "25", "--out", run]
     together(2, *asked, "--parallel", parallel)
     (latest,) = run.glob("state-00000050-*")
     latest.unlink()
@@ -113,9 +108,8 @@ def test_ranks_with_different_microbatches_train_alike(tmp_path):
     asked = [*TRAIN, "scdm", "--steps", "5", "--batch-size", "7", "--out"]
     alone(*asked, tmp_path / "one")
     for parallel in ("ddp", "fsdp"):
-        together(
-            2, *asked, tmp_path / parallel, "--parallel", parallel, program="helpers.train_one_row_at_once"
-        )
+        options = [tmp_path / parallel, "--parallel", parallel]
+        together(2, *asked, *options, program="helpers.train_one_row_at_once")
         assert_same_losses(tmp_path / parallel, tmp_path / "one", 5)
 
 
@@ -162,11 +156,8 @@ def test_ranks_evaluate_and_sample_as_one_process(one, tmp_path):
     alone("evaluate", one, *asked, "--out", tmp_path / "one")
     said = together(2, "evaluate", one, *asked, "--out", tmp_path / "two", "--json")
     rows, others = (
-        [
-            {k: v for k, v in row.items() if "second" not in k and k != "row_sha256"}
-            for row in lines(tmp_path / name, "results.jsonl")
-        ]
-        for name in ("one", "two")
+        [{k: v for k, v in row.items() if "second" not in k and k != "row_sha256"} for row in rows]
+        for rows in (lines(tmp_path / name, "results.jsonl") for name in ("one", "two"))
     )
     assert others == rows
     assert [json.loads(line)["latents"] for line in said.splitlines()] == [0, 2]
@@ -193,15 +184,13 @@ def test_data_set_is_written_once(tmp_path):
     asked = ["data", "sudoku-4", "--num-train", "20", "--num-validation", "4", "--num-test", "4", "--out"]
     assert together(2, *asked, tmp_path / "two") == f"{tmp_path / 'two'}\n"
     alone(*asked, tmp_path / "one")
-    assert (tmp_path / "two" / "train.tokens.npy").read_bytes() == (
-        tmp_path / "one" / "train.tokens.npy"
-    ).read_bytes()
+    made = [(tmp_path / name / "train.tokens.npy").read_bytes() for name in ("one", "two")]
+    assert made[0] == made[1]
 
 
 def test_more_ranks_than_examples_are_refused(tmp_path):
-    code, _, err = run_ranks(
-        2, *TRAIN, "scdm", "--steps", "5", "--batch-size", "1", "--out", tmp_path / "run"
-    )
+    options = ["--steps", "5", "--batch-size", "1", "--out", tmp_path / "run"]
+    code, _, err = run_ranks(2, *TRAIN, "scdm", *options)
     assert code == 2
     assert "--batch-size 1: must be at least the world size, 2" in err
     assert not (tmp_path / "run").exists()

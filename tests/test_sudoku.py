@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from helpers.refusals import refused
 from helpers.sat import SudokuClauses
 from latent_tokens import TASKS, Examples
 from latent_tokens.tasks.sudoku.boards import read_puzzle
@@ -36,9 +37,8 @@ def test_generated_board_is_valid_and_a_changed_cell_is_noticed(name, source):
         changed = board.copy()
         changed[cell] = (changed[cell] + 1 + rng.integers(task.side - 1)) % task.side
         assert not task.score(changed[None])["valid"][0]
-        assert set(task.verify(changed)) >= {
-            f"{task.grid.unit_name(unit)} lacks a digit" for unit in task.grid.unit_of[cell]
-        }
+        lacking = {f"{task.grid.unit_name(unit)} lacks a digit" for unit in task.grid.unit_of[cell]}
+        assert set(task.verify(changed)) >= lacking
         assert task.verify(board) == []
 
 
@@ -86,24 +86,24 @@ def test_puzzles_round_trip_through_text(name, data):
     assert read_puzzle(framed)[0] == read_puzzle(lines)[0] == task
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1" * 17, "puzzle of 17 cells: must have 16"),
-        ("", "puzzle of 0 cells"),
-        (EASY[:80], "puzzle of 80 cells"),
-        (EASY[:80] + "x", "'x' in row 9 column 9: must be 1-9, or 0 or . for an empty cell"),
-        ("5" + "." * 15, "'5' in row 1 column 1: must be 1-4"),
-        ("11" + "." * 14, "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
-        ("1..." * 2 + "." * 8, "1 twice in column 1"),
-        ("1....1" + "." * 10, "1 twice in box 1"),
-        ("²" + "." * 15, "must be 1-4"),
-        ("٣" + "." * 15, "must be 1-4"),
-        ("AB " + ". " * 255, "'AB' in row 1 column 1"),
-    ],
-)
+WRONG = [
+    ("1" * 17, "puzzle of 17 cells: must have 16"),
+    ("", "puzzle of 0 cells"),
+    (EASY[:80], "puzzle of 80 cells"),
+    (EASY[:80] + "x", "'x' in row 9 column 9: must be 1-9, or 0 or . for an empty cell"),
+    ("5" + "." * 15, "'5' in row 1 column 1: must be 1-4"),
+    ("11" + "." * 14, "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
+    ("1..." * 2 + "." * 8, "1 twice in column 1"),
+    ("1....1" + "." * 10, "1 twice in box 1"),
+    ("²" + "." * 15, "must be 1-4"),
+    ("٣" + "." * 15, "must be 1-4"),
+    ("AB " + ". " * 255, "'AB' in row 1 column 1"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
 def test_a_puzzle_that_cannot_be_read_says_why(text, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(message):
         read_puzzle(text)
 
 

@@ -12,13 +12,7 @@ pytest.importorskip("transformers")
 
 from transformers import Trainer, TrainingArguments
 
-from latent_tokens import (
-    METHODS,
-    DiffusionCollator,
-    Examples,
-    as_tensors,
-    loss,
-)
+from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
 from latent_tokens.sharing.hub import save_pretrained

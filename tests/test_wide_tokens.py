@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from latent_tokens import DataConfig, Examples, Text, as_numpy, as_tensors, fit, load, make_data
-from latent_tokens.configs import TrainConfig
+from helpers.refusals import refused
+from latent_tokens import DataConfig, Examples, as_numpy, as_tensors, fit, load, make_data
 from latent_tokens.data.loading import load_data
 from latent_tokens.tasks.examples import as_array
-from latent_tokens.tasks.text.tokenizer import END, learn_bpe
-from latent_tokens.training.data import check_tokenizer
+from latent_tokens.tasks.text.tokenizer import END
 
 tokenizers = pytest.importorskip("tokenizers")
 LARGEST = 70_000
@@ -74,41 +73,21 @@ def test_tokens_have_the_smallest_type(largest, kind):
 
 @pytest.mark.slow
 def test_model_of_wide_tokens_learns_and_samples(data, tmp_path):
-    fit(TrainConfig(
-        "text", "scdm", tmp_path / "run", size="pico", steps=2, batch_size=2, warmup=1, evaluate_every=2,
-        data=data, threads=1,
-    ))  # fmt: skip
+    few = {"size": "pico", "steps": 2, "batch_size": 2, "warmup": 1, "evaluate_every": 2, "threads": 1}
+    fit("text", "scdm", out=tmp_path / "run", data=data, **few)
     samples = load(tmp_path / "run").generate(num_samples=2, latents=2, seed=1)
     assert samples.tokens.dtype == np.uint32
     assert samples.tokens.max() <= LARGEST
 
 
-def test_start_with_another_tokenizer_is_refused_in_one_line(data, tmp_path):
-    """A model directory, as of transformers, with a tokenizer.json whose tokens are others."""
-    task, _ = load_data(data, ())
-    check_tokenizer("model", data, task)
-    check_tokenizer("model", tmp_path, task)
-    other = wide_tokenizer(tmp_path / "model", LARGEST + 1)
-    with pytest.raises(
-        ValueError, match=r"start=model: has another tokenizer .* than the data set"
-    ) as refusal:
-        check_tokenizer("model", other, task)
-    assert "\n" not in str(refusal.value)
-    (tmp_path / "bpe").mkdir()
-    (tmp_path / "bpe" / "tokenizer.json").write_bytes(learn_bpe(iter(["ab"]), 257).to_json())
-    with pytest.raises(ValueError, match="start=model: has another tokenizer"):
-        check_tokenizer("model", tmp_path / "bpe", Text(8))
-
-
-@pytest.mark.slow
 def test_run_from_a_model_of_other_tokens_is_refused(tmp_path):
     source = documents(tmp_path)
-    few = {"size": "pico", "steps": 1, "batch_size": 2, "warmup": 1, "evaluate_every": 1, "threads": 1}
-    folders = [
+    few = {"steps": 1, "batch_size": 2, "warmup": 1, "evaluate_every": 1, "threads": 1}
+    one, other = (
         make_data(DataConfig("text", tmp_path / name, source=source, tokenizer=name, length=8))
         for name in ("bpe:260", "bpe:261")
-    ]
-    first = fit(TrainConfig("text", "scdm", tmp_path / "first", data=folders[0], **few))
-    few["size"] = None
-    with pytest.raises(ValueError, match=r"start=.*first: has another tokenizer .* Make the data set with"):
-        fit(TrainConfig("text", "scdm", tmp_path / "second", data=folders[1], start=first, **few))
+    )
+    first = fit("text", "scdm", out=tmp_path / "first", data=one, size="pico", **few)
+    fit("text", "scdm", out=tmp_path / "second", data=one, start=first, **few)
+    with refused(f"start={first}: has another tokenizer"):
+        fit("text", "scdm", out=tmp_path / "third", data=other, start=first, **few)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from helpers.sat import zebra_solutions
+from helpers.refusals import refused
+from helpers.sat import RELATIONS, zebra_solutions
 from latent_tokens import TASKS
 from latent_tokens.tasks import configured
 from latent_tokens.tasks.readers import read_source
@@ -82,14 +83,11 @@ def test_every_clue_is_needed_by_propagation():
 @given(data=st.data())
 def test_clue_propagation_equals_enumeration(kind, data):
     """Propagation keeps every house of a true placement. It decides if each reference has one house."""
-    from helpers.sat import RELATIONS
-
     houses = data.draw(st.integers(3, 6))
     relation = RELATIONS.get(kind, lambda x: x in (0, houses - 1))
     arity = {"ends": 1, "inbetween": 3}.get(kind, 2)
-    domains = [data.draw(st.sets(st.integers(0, houses - 1), min_size=1)) for _ in range(arity)] + [
-        set(range(houses))
-    ] * (3 - arity)
+    domains = [data.draw(st.sets(st.integers(0, houses - 1), min_size=1)) for _ in range(arity)]
+    domains += [set(range(houses))] * (3 - arity)
     masks = [sum(1 << house for house in domain) for domain in domains]
     left = rules.narrowed(WORDS.index(kind), *masks, (1 << houses) - 1)
     combinations = [(x, y, z) for x in domains[0] for y in domains[1] for z in domains[2]]
@@ -161,43 +159,35 @@ def test_drawn_as_a_person_would():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "no row of houses"),
-        (A, "no row of houses: after the last CLUE_END must be the houses, like 0 1 2"),
-        (f"{A} 0 2 1", "no row of houses"),
-        (f"{A} 0 1 2 3 4 5 6", "'6' is not a word of a puzzle"),
-        (f"{A} 0 1", "values and houses below 2"),
-        ("= LHS c 0 1 RHS c 1 CLUE_END 0 1 2", "clue '= LHS c 0 1 RHS c 1': must be like"),
-        ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is not a word of a puzzle"),
-        ("0 LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "clue '0 LHS c 0 1 RHS c 1 1'"),
-        ("= LHS n 1 1 RHS c 1 1 CLUE_END 0 1 2", "clue '= LHS n 1 1 RHS c 1 1'"),
-        (
-            "= LHS c 0 1 RHS c 2 1 CLUE_END 0 1 2",
-            "no clue names attribute 1: the puzzle cannot have one solution",
-        ),
-        ("= LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "puzzle of 2 attributes: zebra has 3 or 4 or 5 or 6"),
-        ("<SEP> 0 1 2", "'<SEP>' is not a word of a puzzle"),
-    ],
-)
-def test_a_puzzle_that_cannot_be_read_says_why(text, message):
-    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
-        TASK.encode(text)
+TEXTS = [
+    ("", "no row of houses"),
+    (A, "no row of houses: after the last CLUE_END must be the houses, like 0 1 2"),
+    (f"{A} 0 2 1", "no row of houses"),
+    (f"{A} 0 1 2 3 4 5 6", "'6' is not a word of a puzzle"),
+    (f"{A} 0 1", "values and houses below 2"),
+    ("= LHS c 0 1 RHS c 1 CLUE_END 0 1 2", "clue '= LHS c 0 1 RHS c 1': must be like"),
+    ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is not a word of a puzzle"),
+    ("0 LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "clue '0 LHS c 0 1 RHS c 1 1'"),
+    ("= LHS n 1 1 RHS c 1 1 CLUE_END 0 1 2", "clue '= LHS n 1 1 RHS c 1 1'"),
+    ("= LHS c 0 1 RHS c 2 1 CLUE_END 0 1 2", "no clue names attribute 1"),
+    ("= LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "puzzle of 2 attributes: zebra has 3 or 4 or 5 or 6"),
+    ("<SEP> 0 1 2", "'<SEP>' is not a word of a puzzle"),
+]
+RECORDS = [
+    (A, [[1, 0, 2]] * 3, "the answer is wrong: not true: "),
+    (A, A_TABLE[:2], "answer of 2 rows: must have 3 of 3 values"),
+    (A, [[1, 0, 9], *A_TABLE[1:]], "the answer is wrong: attribute A lacks a value"),
+    (A.replace("= LHS c 2 2 RHS n 0 1 CLUE_END ", ""), A_TABLE, "the clues have several solutions"),
+]
 
 
-@pytest.mark.parametrize(
-    ("clues", "table", "message"),
-    [
-        (A, [[1, 0, 2]] * 3, "the answer is wrong: not true: "),
-        (A, A_TABLE[:2], "answer of 2 rows: must have 3 of 3 values"),
-        (A, [[1, 0, 9], *A_TABLE[1:]], "the answer is wrong: attribute A lacks a value"),
-        (A.replace("= LHS c 2 2 RHS n 0 1 CLUE_END ", ""), A_TABLE, "the clues have several solutions"),
-    ],
-)
-def test_a_record_that_is_wrong_says_why(clues, table, message):
-    with pytest.raises(ValueError, match=message):
-        TASK.example(clues.split(), 3, table)
+def test_wrong_puzzles_and_records_are_refused():
+    for text, message in TEXTS:
+        with refused(message):
+            TASK.encode(text)
+    for clues, table, message in RECORDS:
+        with refused(message):
+            TASK.example(clues.split(), 3, table)
 
 
 def test_the_order_of_clues_does_not_matter_to_the_key():
@@ -217,7 +207,6 @@ def test_records_of_others_verify_and_are_proven_unique():
     for i, line in enumerate(OTHERS.read_text().splitlines()):
         record = json.loads(line)
         assert TASK.count_solutions(examples.take(slice(i, i + 1))) == 1
-        assert zebra_solutions(record["clues"], record["n_houses"], record["n_attrs"]) == [
-            record["solution"][1:]
-        ]
+        solutions = zebra_solutions(record["clues"], record["n_houses"], record["n_attrs"])
+        assert solutions == [record["solution"][1:]]
         assert TASK.verify(examples.tokens[i]) == []

@@ -28,7 +28,9 @@ from latent_tokens import (
     HuggingFaceDenoiser,
     Text,
     Transformer,
+    any_order,
     generate,
+    left_to_right,
     log_likelihood,
     save_pretrained,
 )
@@ -245,10 +247,24 @@ def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
 
 
 @pytest.mark.parametrize("order", ["uniform", "left_to_right"])
-def test_answers_that_end_early_are_those_of_all_tokens(lm_class, order):
+@pytest.mark.parametrize(
+    "generation",
+    [
+        {},
+        {"candidates": 4},
+        {"tokens_per_step": 3},
+        {"threshold": 0.2},
+        {"entropy_bound": 3.0},
+        {"factor": 4.0},
+    ],
+    ids=str,
+)
+def test_answers_that_end_early_are_those_of_generate(lm_class, order, generation):
     net = HuggingFaceDenoiser(tiny_model("llama"), None)
     net.method = METHODS["esolm"]
-    lm = lm_class(net, tokenizer_of(), order=order, latents=2, seed=3)
+    if order == "left_to_right" and "candidates" in generation:
+        generation = {"candidates": 1}
+    lm = lm_class(net, tokenizer_of(), order=order, latents=2, seed=3, **generation)
     prompts = ["a", "bcd", "ie", "hh"]
     until = ["h", "b"]
     passes = []
@@ -257,20 +273,26 @@ def test_answers_that_end_early_are_those_of_all_tokens(lm_class, order):
     answers = lm.generate_until(requests(*((prompt, settings) for prompt in prompts)), disable_tqdm=True)
     num_early = len(passes)
 
+    is_ruled = generation.keys() & {"threshold", "entropy_bound", "factor"}
+    decoding = generation if is_ruled else {"candidates": 1, **generation}
+    schedule = {"uniform": any_order, "left_to_right": left_to_right}[order]
     expected = []
     for number, prompt in enumerate(prompts):
         given = lm.tok_encode(prompt)
         tokens = torch.tensor([[*given, *[0] * 16]])
         known = torch.arange(tokens.shape[1])[None] < len(given)
+        row = torch.tensor([number])
         generated = generate(
-            net, None, tokens, known, lm.decoding, seed=3, rows=torch.tensor([number])
-        ).tokens
-        ids = generated[0, len(given) :].tolist()
+            net, None, tokens, known, seed=3, rows=row, latents=2, order=schedule, **decoding
+        )
+        ids = generated.tokens[0, len(given) :].tolist()
         ids = ids[: ids.index(2)] if 2 in ids else ids  # the end of the text
         expected.append(before_stop(lm.tokenizer.decode(ids, skip_special_tokens=True), until))
     assert answers == expected
     assert len(set(answers)) > 1
     assert order == "uniform" or num_early < 16
+    assert not is_ruled or generated.forward_passes < 16
+    assert lm.get_model_info()["generation"] == decoding
 
 
 def test_decided_text_stays_the_same_whatever_follows():
@@ -320,6 +342,7 @@ def test_generation_settings_are_those_of_the_task():
     ("settings", "message"),
     [
         ({"latents": 4}, "latents=4 is not supported by arm"),
+        ({"threshold": 0.9}, "0.9) is not supported by arm: it predicts one token per step"),
         ({"order": "uniform"}, "order=uniform: this method decodes from left to right"),
         ({"tokenizer": None}, "tokenizer=None: pass the Text"),
         ({"model": "sudoku-6-scdm"}, "learned sudoku-6, which is not text"),
@@ -390,7 +413,8 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "loglikelihood, esolm n=8, uniform, 2 orders: " in printed
     assert "|capitals|" in printed
-    assert json.loads((tmp_path / "capitals.json").read_text())["config"]["order"] == "left_to_right"
+    config = json.loads((tmp_path / "capitals.json").read_text())["config"]
+    assert (config["order"], config["generation"]) == ("left_to_right", {"threshold": 0.9})
     monkeypatch.delattr("lm_eval.tasks")  # a new process has not imported it
     for block in blocks(page, "python"):
         exec(compile(block, "lm-eval.md", "exec"), {})

@@ -89,11 +89,8 @@ def is_union(hint: object) -> bool:
 
 
 @dataclass(frozen=True)
-class SamplingConfig(Config):
-    """Settings of sampling. None is the default of the method or the task.
-
-    `evaluation.settings.decoding_for` turns it into a `Decoding`, which checks the values.
-    """
+class StepConfig(Config):
+    """What a decoding step predicts, and what it decodes. None is the default of the method or task."""
 
     latents: NumLatents | None = None
     """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has
@@ -117,6 +114,23 @@ class SamplingConfig(Config):
     factor: float | None = None
     """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, where p is the
     smallest of their largest probabilities (Fast-dLLM). It saves forward passes."""
+    off_distribution: bool = False
+    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
+    are labeled off-distribution."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if block_in(self.order) is None:
+            check_choice("order", self.order, (None, *get_args(OrderName), "blockwise:N"))
+
+
+@dataclass(frozen=True)
+class SamplingConfig(StepConfig):
+    """Settings of sampling. None is the default of the method or the task.
+
+    `evaluation.settings.decoding_for` turns it into a `Decoding`, which checks the values.
+    """
+
     latent_policy: PolicyName | None = None
     """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
     relevant: those with the highest influence. Default: nearest."""
@@ -131,17 +145,9 @@ class SamplingConfig(Config):
     Algorithm 5 as printed."""
     seed: int = 0
     """Random seed. Sample i depends on (seed, i) only."""
-    off_distribution: bool = False
-    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
-    are labeled off-distribution."""
     confidence_noise: float | None = None
     """Scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding
     (MaskGIT). For adaptive orders only. Default: 0."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if block_in(self.order) is None:
-            check_choice("order", self.order, (None, *get_args(OrderName), "blockwise:N"))
 
 
 def block_in(order: str | None) -> int | None:

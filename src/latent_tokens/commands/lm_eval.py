@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from latent_tokens import processes
 from latent_tokens.checks import did_you_mean, one_line
-from latent_tokens.commands.shared import OwnMethod, Run, check_outputs
-from latent_tokens.configs import NumLatents
+from latent_tokens.commands.shared import Command, OwnMethod, Run, check_outputs
+from latent_tokens.configs import NumCandidates, StepConfig
 
 if TYPE_CHECKING:
     from lm_eval.tasks import TaskManager
 
 
 @dataclass(frozen=True, kw_only=True)
-class LmEval(OwnMethod):
+class LmEval(Command, StepConfig, OwnMethod):
     """Evaluate a text model on tasks of lm-eval, with exact likelihoods.
 
     It prints the table of lm-eval, nats per token and bits per byte.
@@ -34,12 +34,12 @@ class LmEval(OwnMethod):
     """Tasks of lm-eval, or groups of them."""
     include_path: Path | None = None
     """Directory with tasks of your own, as YAML files."""
-    latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. There is one candidate. Default:
-    the method's own, 0 for scdm and esolm."""
     order: Literal["uniform", "left_to_right"] | None = None
     """Decoding order. uniform: random orders. left_to_right: one order. Default: uniform,
     left_to_right for arm and ar-mtp."""
+    candidates: NumCandidates | None = None
+    """Number of candidates (k) in generation: the most confident of the next k masked tokens is
+    decoded. Default: 1, or 8 with a threshold, a bound or a factor."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     suffix: int | None = None
@@ -55,9 +55,6 @@ class LmEval(OwnMethod):
     """Requests computed together. The results do not depend on it."""
     seed: int = 0
     """Random seed of orders and samples."""
-    off_distribution: bool = False
-    """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
-    are labeled off-distribution."""
     out: Path | None = None
     """JSON file to write, with the results, the settings and the versions."""
 
@@ -88,14 +85,12 @@ def run_lm_eval(command: LmEval) -> int:
     typed = None if command.method is None else load_method(command.method)
     model = LatentTokensLM(
         command.run,
-        latents=command.latents,
-        order=command.order,
+        **vars(command.config(StepConfig)),
         orders=command.orders,
         suffix=command.suffix,
         seed=command.seed,
         batch_size=command.batch_size,
         device=processes.fastest_device(),
-        off_distribution=command.off_distribution,
         base=command.base,
     )
     if typed is not None:

@@ -15,7 +15,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
+from latent_tokens.configs import NumCandidates
+from latent_tokens.core.decoding import Decoding, check_decoding, growing, is_off_distribution
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
 from latent_tokens.core.order import is_left_to_right
@@ -28,6 +29,7 @@ from latent_tokens.evaluation.likelihood import (
     padded,
     suffix_of,
 )
+from latent_tokens.evaluation.settings import SELECTIONS
 from latent_tokens.network.fast import generate
 from latent_tokens.sharing.text_model import Pair, TextModel, open_model, score_pairs
 from latent_tokens.storage import Json
@@ -204,7 +206,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
     argmax of its step, along every order.
 
     `get_model_info`, which lm-eval adds to its results, returns the method, the order, the number
-    of latent tokens, and nats per token and bits per byte with their intervals.
+    of latent tokens, the settings of generation, and nats per token and bits per byte with their intervals.
 
     Args:
         model: a run directory, a model directory, a name on the hub, or a network with `method` and
@@ -213,6 +215,11 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         latents: the number of latent tokens (n) or "all". None is the method's own.
         order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes
             so.
+        candidates: in generation, the number of candidates (k), "all" or "growing": the most
+            confident one is decoded. None is 1, the next token of the order, and 8 for a rule.
+        tokens_per_step: in generation, the tokens decoded per step, of a rule the most. None is 1.
+        threshold, entropy_bound, factor: in generation, decode every candidate of which the network
+            is sure, as `Decoding` does.
         orders: the number of random orders of a continuation. None is 4.
         suffix: the number of masked positions after a continuation, which are latent tokens only.
             None is n, so that its last token has n latent tokens too. For "all" it is 0, or what a
@@ -242,6 +249,11 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         *,
         latents: int | Literal["all"] | None = None,
         order: Literal["uniform", "left_to_right"] | None = None,
+        candidates: NumCandidates | None = None,
+        tokens_per_step: int | None = None,
+        threshold: float | None = None,
+        entropy_bound: float | None = None,
+        factor: float | None = None,
         orders: int | None = None,
         suffix: int | None = None,
         seed: int = 0,
@@ -258,8 +270,22 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         check_int("batch_size", self.batch_size, 1)
         self.model = open_model(model, tokenizer, base)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
+        generation = {
+            "candidates": candidates,
+            "tokens_per_step": tokens_per_step,
+            "threshold": threshold,
+            "entropy_bound": entropy_bound,
+            "factor": factor,
+        }
+        self.generation = {name: value for name, value in generation.items() if value is not None}
+        if not self.generation.keys() & {*SELECTIONS}:
+            self.generation.setdefault("candidates", 1)
+        k = self.generation.get("candidates")
         self.decoding = Decoding(
-            latents=latents, order=self.schedule, off_distribution=off_distribution
+            latents=latents,
+            order=self.schedule,
+            off_distribution=off_distribution,
+            **{**self.generation, "candidates": growing if k == "growing" else k},
         )
         check_decoding(self.model.method, self.decoding)
         if device is not None:
@@ -316,6 +342,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             "latents": method.default_latents if latents is None else latents,
             "suffix": suffix_of(method, self.settings),
             "seed": self.settings.seed,
+            "generation": self.generation,
             "likelihood": {kind: total.row() for kind, total in self.totals.items()},
         }
         if is_off_distribution(method, latents):

@@ -35,17 +35,13 @@ def test_directory_gives_the_logits_of_its_model(folder, mask_token):
 
 def test_masked_language_model_keeps_its_head(tmp_path):
     tiny_model("modernbert").save_pretrained(tmp_path)
-    net = from_transformers(tmp_path, 11)
-    assert type(net.model).__name__ == "ModernBertForMaskedLM"
+    assert type(from_transformers(tmp_path, 11).model).__name__ == "ModernBertForMaskedLM"
 
 
 def test_token_that_the_tokenizer_lacks_is_refused(folder):
     file = folder / "tokenizer.json"
     with refused(f"mask_token=<mask>: not a token of {file}. Use the id of a token, or mask_token='new'"):
         from_transformers(folder, "<mask>")
-    file.write_text("{}")
-    with refused(f"mask_token=<11>: {file} cannot be read ("):
-        from_transformers(folder, "<11>")
     file.unlink()
     with refused(f"mask_token=<11>: {file} cannot be read ("):
         from_transformers(folder, "<11>")

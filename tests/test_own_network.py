@@ -147,7 +147,7 @@ def test_network_that_cannot_be_trained_is_refused(tmp_path, monkeypatch, net, c
 
 
 def test_weights_of_own_network_need_the_network(whole):
-    with refused("holds weights of your own network Tied. Give it in Python"):
+    with refused("has weights of your own network Tied. Give it in Python"):
         from_pretrained(whole)
     with refused("embedding.weight is (5, 8), and (5, 16) in Tied"):
         from_pretrained(whole, net=tied(width=16))

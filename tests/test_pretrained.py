@@ -1,14 +1,21 @@
-"""Weights and methods are equal after saving and loading. Damaged files are refused."""
+"""Weights and methods are equal after saving and loading. Damaged and changed files are refused."""
 
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import bundled_names
+from helpers.runs import tiny_run
+from latent_tokens import METHODS, fit, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.files import bundled_names, read_tensor_file, tensors_sha256
+from latent_tokens.paper.run import check_together
 
 
 @pytest.fixture
@@ -18,23 +25,50 @@ def folder(nano, tmp_path):
     return tmp_path / "model"
 
 
-def test_a_model_comes_back_as_it_was(nano, folder):
-    back = from_pretrained(folder)
-    assert not back.training
-    assert back.mask_id == nano.mask_id
-    assert back.method == METHODS["scdm"]
-    assert all(
-        torch.equal(a, b) for a, b in zip(nano.state_dict().values(), back.state_dict().values(), strict=True)
-    )
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return fit(tiny_run(tmp_path_factory.mktemp("run") / "run", steps=3))
 
 
-def test_every_method_can_be_written_down(nano, any_method, tmp_path):
+def test_every_method_and_the_weights_come_back(nano, any_method, tmp_path):
     nano.method = any_method
-    save_pretrained(nano, tmp_path, dtype=torch.bfloat16)
-    back = from_pretrained(str(tmp_path))
-    assert back.method == any_method
-    assert next(back.parameters()).dtype == torch.float32
+    for dtype in (None, torch.bfloat16):
+        save_pretrained(nano, tmp_path, dtype=dtype)
+        back = from_pretrained(str(tmp_path))
+        assert (back.method, back.mask_id, back.training) == (any_method, nano.mask_id, False)
+        weights = {
+            name: weight.to(dtype or weight.dtype).float() for name, weight in nano.state_dict().items()
+        }
+        assert all(torch.equal(weight, weights[name]) for name, weight in back.state_dict().items())
     assert (tmp_path / "model.safetensors").stat().st_size < 2.1 * sum(p.numel() for p in nano.parameters())
+
+
+CONFIGS = {  # wrong entries of a config: (keys, value, error)
+    "another format": (("format",), 99, "format 99, and latent-tokens"),
+    "no method": (("method",), {}, "corrupt"),
+    "another vocabulary": (("model", "vocab_size"), 5, "of another network"),
+    "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
+    "a deep network": (("model", "size", "layers"), 1 << 31, "corrupt (more layers than weights)"),
+    "a wide network": (("model", "size", "width"), 1 << 24, "of another network"),
+    "a wider one": (("model", "size", "width"), 1 << 62, "corrupt"),
+    "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
+    "long sequences": (("model", "max_length"), 1 << 40, "at most 65,535"),
+    "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
+    "a window in words": (("method", "window"), "x", "window=x: must be at least 1"),
+    "a list for a model": (("model",), [], "corrupt"),
+}
+
+
+@pytest.mark.parametrize(("keys", "value", "message"), CONFIGS.values(), ids=CONFIGS)
+def test_config_that_weights_do_not_fit_is_refused_unallocated(folder, keys, value, message):
+    config = json.loads((folder / "config.json").read_text())
+    holder = config
+    for key in keys[:-1]:
+        holder = holder[key]
+    holder[keys[-1]] = value
+    (folder / "config.json").write_text(json.dumps(config))
+    with refused(message):
+        from_pretrained(folder)
 
 
 def test_missing_or_corrupt_file_is_named(folder, nano, tmp_path):
@@ -49,45 +83,66 @@ def test_missing_or_corrupt_file_is_named(folder, nano, tmp_path):
         from_pretrained(folder)
 
 
-CONFIGS = {  # wrong entries of a config: (key, value, error)
-    "another format": (("format",), 99, "format 99, and latent-tokens"),
-    "no method": (("method",), {}, "corrupt"),
-    "another vocabulary": (("model", "vocab_size"), 5, "of another network"),
-    "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
-    "half a layer": (("model", "size", "layers"), 0.5, "layers=0.5: must be a whole number"),
-    "a wide network": (("model", "size", "width"), 1 << 24, "of another network"),
-    "a wider one": (("model", "size", "width"), 1 << 62, "corrupt"),
-    "a deep network": (("model", "size", "layers"), 1 << 40, "layers of"),
-    "many tokens": (("model", "vocab_size"), 1 << 40, "of another network"),
-    "more tokens": (("model", "vocab_size"), (1 << 63) - 1, "corrupt"),
-    "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
-    "long sequences": (
-        ("model", "max_length"),
-        1 << 40,
-        "max_length=1099511627776: must be a whole number from 1, at most 65,535",
-    ),
-    "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
-    "another dropout": (("model", "dropout"), "0", "dropout='0': must be a number"),
-    "latents in words": (("method", "latents"), "x", "corrupt"),
-    "a window in words": (("method", "window"), "x", "corrupt"),
-    "a list for a model": (("model",), [], "corrupt"),
-}
+def test_changed_weights_of_a_run_are_noticed(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    weights = load_file(run / "model.safetensors")
+    save_file(weights, copy / "model.safetensors")  # as others write it, without a hash
+    stored = from_pretrained(copy).state_dict()
+    assert all(torch.equal(stored[name], weight) for name, weight in weights.items())
+    content = bytearray((run / "model.safetensors").read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 4096] = bytes(4096)  # as after a power failure
+    (copy / "model.safetensors").write_bytes(content)
+    with refused("model.safetensors: corrupt (its tensors are not those that were written)"):
+        from_pretrained(copy)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_config_that_weights_do_not_fit_is_refused_unallocated(folder, name):
-    where, what, message = CONFIGS[name]
-    config = json.loads((folder / "config.json").read_text())
-    holder = config
-    for key in where[:-1]:
-        holder = holder[key]
-    holder[where[-1]] = what
-    (folder / "config.json").write_text(json.dumps(config))
-    with refused(message):
-        from_pretrained(folder)
+def test_every_file_has_the_hash_of_its_tensors(run, folder):
+    for path in (run / "model.safetensors", folder / "model.safetensors"):
+        with safe_open(path, "pt") as file:
+            assert file.metadata() == {"format": "pt", "tensors_sha256": tensors_sha256(load_file(path))}
 
 
-def test_models_come_with_the_package():
+def test_tensors_sha256_depends_on_names_types_shapes_and_bytes():
+    base = {"a": torch.zeros(2, 3), "b": torch.tensor(1)}
+    others = (
+        {"a": torch.zeros(3, 2), "b": torch.tensor(1)},
+        {"a": torch.zeros(2, 3, dtype=torch.int32), "b": torch.tensor(1)},
+        {"c": torch.zeros(2, 3), "b": torch.tensor(1)},
+        {"a": torch.zeros(2, 3), "b": torch.tensor(2)},
+        {"a": torch.zeros(2, 3)},
+    )
+    assert tensors_sha256(dict(reversed(base.items()))) == tensors_sha256(base)
+    assert len({tensors_sha256(tensors) for tensors in (base, *others)}) == 1 + len(others)
+    assert tensors_sha256({"a": torch.zeros(3, 2).T, "b": torch.tensor(1)}) == tensors_sha256(base)
+
+
+def test_tensor_file_is_the_same_in_every_process(tmp_path):
+    code = (
+        "import sys, torch; from latent_tokens.checkpoints.files import weights_bytes; "
+        "sys.stdout.buffer.write(weights_bytes({'b': torch.arange(3), 'a': torch.ones(2)}))"
+    )
+    command = [sys.executable, "-c", code]
+    (content,) = {subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2)}
+    (tmp_path / "x.safetensors").write_bytes(content)
+    assert read_tensor_file(tmp_path / "x.safetensors")["b"].tolist() == [0, 1, 2]
+
+
+def row(recipe, **changes):
+    about = {"recipe": recipe, "model": "m", "task": "t", "num_samples": 1, "problems": None, "seed": 0}
+    about |= {"cell": {"task": "t"}, "weights_sha256": "w", "data_sha256": "d", "problems_sha256": None}
+    return {**about, **changes}
+
+
+def test_text_of_two_tokenizers_goes_into_one_table(tmp_path):
+    first = row("a", model="nano")
+    other = row("b", model="large", data_sha256="e")
+    with pytest.raises(ValueError, match="differ in data_sha256"):
+        check_together([first, other], tmp_path)
+    check_together([first, {**other, "cell": {"task": "smollm2"}}], tmp_path)
+
+
+def test_bundled_models_have_the_method_of_their_name():
     assert bundled_names() == [
         *(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")),
         "sudoku-9-mdm",

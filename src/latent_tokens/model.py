@@ -325,40 +325,18 @@ class Model:
         """
         save_pretrained(self.net, folder, dtype=dtype, license=license)
 
-    def push_to_hub(
-        self,
-        name: str,
-        *,
-        dtype: torch.dtype | None = None,
-        license: str | None = None,
-        private: bool | None = None,
-        token: str | bool | None = None,
-        revision: str | None = None,
-        create_pr: bool = False,
-        commit_message: str = "A model of latent-tokens",
-    ) -> str:
+    def push_to_hub(self, name: str, **options: Any) -> str:
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
 
         Args:
             name: OWNER/NAME on the hub.
-            dtype, license: as those of `save_pretrained`.
-            private, token, revision, create_pr, commit_message: as the library of the hub defines
-                them.
+            **options: dtype and license as those of `save_pretrained`, private, token, and settings
+                of `upload_folder` of huggingface_hub, such as revision.
 
         Example:
             model.push_to_hub("me/six", private=True)
         """
-        return push_to_hub(
-            self.net,
-            name,
-            dtype=dtype,
-            license=license,
-            private=private,
-            token=token,
-            revision=revision,
-            create_pr=create_pr,
-            commit_message=commit_message,
-        )
+        return push_to_hub(self.net, name, **options)
 
     def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:
         """Return the `Decoding` and the seed of settings by name.

@@ -9,14 +9,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
-class Cut(bytes):
-    """A file of which a download gets half before the connection ends."""
-
-
-class Stalled(bytes):
-    """A file of which a download gets half, and nothing more on an open connection."""
-
-
 @contextmanager
 def serving():
     """Yield (address, {repository: {file: bytes}}, requests) of a hub that stores what it receives."""
@@ -35,9 +27,7 @@ def serving():
                 self.send_header(name, value)
             self.end_headers()
             if shown:
-                incomplete = isinstance(content, (Cut, Stalled))
-                self.wfile.write(body[: len(body) // 2] if incomplete else body)
-                self.close_connection = isinstance(content, Cut)
+                self.wfile.write(body)
 
         def body(self):
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -83,42 +73,23 @@ def serving():
             file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/([^?]+).*", self.path)
             name = (listing or file)[1] if listing or file else None
             if name not in repositories:
-                return self.answer(
-                    {"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"}, shown
-                )
-            commit = self.commit_of(name)
+                code = {"X-Error-Code": "RepoNotFound"}
+                return self.answer({"error": "Repository not found"}, 404, code, shown)
+            commit, files = self.commit_of(name), repositories[name]
             if listing and listing[2] == "tree":
-                files = repositories[name].items()
-                return self.answer(
-                    [
-                        {"type": "file", "path": path, "oid": commit, "size": len(content)}
-                        for path, content in files
-                    ],
-                    shown=shown,
-                )
+                entry = {"type": "file", "oid": commit}
+                entries = [{**entry, "path": path, "size": len(files[path])} for path in files]
+                return self.answer(entries, shown=shown)
             if listing:
-                return self.answer(
-                    {
-                        "id": name,
-                        "sha": commit,
-                        "siblings": [{"rfilename": path} for path in repositories[name]],
-                    },
-                    shown=shown,
-                )
-            if file[3] not in repositories[name]:
-                return self.answer(
-                    {"error": "Entry not found"},
-                    404,
-                    {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit},
-                    shown,
-                )
-            content = repositories[name][file[3]]
-            return self.answer(
-                content,
-                200,
-                {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": commit},
-                shown,
-            )
+                siblings = [{"rfilename": path} for path in files]
+                return self.answer({"id": name, "sha": commit, "siblings": siblings}, shown=shown)
+            headers = {"X-Repo-Commit": commit}
+            if file[3] not in files:
+                code = {"X-Error-Code": "EntryNotFound"}
+                return self.answer({"error": "Entry not found"}, 404, headers | code, shown)
+            content = files[file[3]]
+            etag = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
+            return self.answer(content, 200, headers | etag, shown)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     address = f"http://127.0.0.1:{server.server_port}"

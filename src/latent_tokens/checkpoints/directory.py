@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
@@ -26,12 +26,7 @@ from latent_tokens.checkpoints.hugging_face import (
     is_of_transformers,
     open_hf_run,
 )
-from latent_tokens.checkpoints.stored_methods import (
-    check_loaded,
-    load_method,
-    method_from,
-    method_to,
-)
+from latent_tokens.checkpoints.stored_methods import load_method, method_from, method_to
 from latent_tokens.checks import check_choice, check_int, check_min, is_whole
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
@@ -46,7 +41,7 @@ OWN = "own"  # the network of config.json that only its user can build
 OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
 # Entries of a `Transformer` in config.json that may be missing
 OPTIONAL = ("parts", "answer_tokens")
-CORRUPT = (KeyError, TypeError, ValueError, AttributeError, RuntimeError)
+CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError)
 
 
 def save_pretrained(
@@ -80,38 +75,18 @@ def save_pretrained(
     net = cast(nn.Module, unwrap(net))
     config = json_bytes({**describe(net), **(about or {})})
     folder.mkdir(parents=True, exist_ok=True)
-    others = {folder / name: content for name, content in (beside or {}).items()}
-    write_atomic(
-        {
-            **others,
-            folder / "model.safetensors": weights_bytes(net.state_dict(), dtype),
-            folder / "config.json": config,
-        }
-    )
-
-
-def check_can_save(net: nn.Module, dtype: torch.dtype | None) -> None:
-    """Raise ValueError for a `Transformer` with an adapter, or a type that weights cannot have."""
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ValueError(f"dtype={dtype}: must be a floating-point type, such as torch.bfloat16.")
-    if isinstance(net, Transformer) and has_lora(net.state_dict()):
-        fix = "Save the adapter by itself, or call merge_and_unload() first"
-        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
-
-
-def has_lora(names: Iterable[str]) -> bool:
-    """Return whether some weights, by their names, are those of an adapter of peft."""
-    return any(".lora_" in name for name in names)
+    weights = weights_bytes(net.state_dict(), dtype)
+    files = {**(beside or {}), "model.safetensors": weights, "config.json": config}
+    write_atomic({folder / name: content for name, content in files.items()})
 
 
 def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
     if isinstance(net, Transformer):
-        entry = {"size": asdict(net.size)} | {
-            name: getattr(net, name) for name in OF_TRANSFORMER[1:]
-        }
-        entry |= {name: getattr(net, name) for name in OPTIONAL if getattr(net, name) is not None}
+        entry: dict[str, Any] = {name: getattr(net, name) for name in (*OF_TRANSFORMER, *OPTIONAL)}
+        entry = {name: value for name, value in entry.items() if value is not None}
+        entry["size"] = asdict(net.size)
     elif isinstance(net, HuggingFaceDenoiser):
         entry = describe_hf_run(net)
     else:
@@ -168,23 +143,24 @@ def from_pretrained(
     """
     folder = find(folder_or_name)
     check_is_ours(folder)
-    config = read_description(folder, "config.json", "model")
-    check_loaded(config.get("method"))
+    config = read_description(folder, "config.json", "model", needed=("model", "method"))
     weights = folder / "model.safetensors"
     if not weights.is_file():
         fix = "Resume its training (resume=auto) until it has saved weights."
         raise ValueError(f"{folder}: incomplete, model.safetensors is missing. {fix}")
-    if base is not None and "adapter" not in (config.get("model") or ()):
+    if base is not None and "adapter" not in config["model"]:
         raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
     if net is not None:
         return filled(net, config, folder)
-    check_can_build(config, folder)
     if is_hf_run(config):
         return open_hf_run(config, folder, base)
     try:
-        stored = shapes_of(weights)
-        if (num_layers := config["model"]["size"]["layers"]) > len(stored):
-            raise ValueError(f"{num_layers} layers of {len(stored)} weights")
+        if config["model"].get("network") == OWN:
+            problem = f"has weights of your own network {config['model'].get('class')}"
+            fix = f"from_pretrained({str(folder)!r}, net=...)"
+            raise ValueError(f"{folder}: {problem}. Give it in Python: {fix}")
+        if config["model"]["size"]["layers"] > len(shapes_of(weights)):
+            raise TypeError("more layers than weights")
         with torch.device("meta"):  # allocate nothing before the weights are compared
             ours = build(config)
     except CORRUPT as error:
@@ -203,23 +179,13 @@ def check_is_ours(folder: Path) -> None:
         raise ValueError(f"{folder}: {problem}. {fix}, or convert it with latent-tokens import.")
 
 
-def check_can_build(config: Entries, folder: Path) -> None:
-    """Raise ValueError if config.json is that of a user's own network, which must be given."""
-    model = config.get("model")
-    if isinstance(model, dict) and model.get("network") == OWN:
-        problem = f"holds weights of your own network {str(model.get('class'))[:80]}"
-        fix = f"from_pretrained({str(folder)!r}, net=...)"
-        raise ValueError(f"{folder}: {problem}. Give it in Python: {fix}")
-
-
 def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     """Return a given network in eval mode with the weights and the method of a directory.
 
-    Raises:
-        ValueError: the directory is corrupt or of another network.
+    Raise ValueError if the directory is corrupt or of another network.
     """
     inner: Any = unwrap(net)
-    if is_for_transformers(config) or "adapter" in (config.get("model") or ()):
+    if is_for_transformers(config) or "adapter" in config["model"]:
         problem = f"{folder} has a model of transformers, or a LoRA adapter of one"
         raise ValueError(f"net={type(inner).__name__}: {problem}. Leave net out, and use base=DIR.")
     try:
@@ -265,7 +231,7 @@ def build(config: Entries) -> Transformer:
     """Return the untrained network. Raise KeyError, TypeError or ValueError for a wrong config."""
     model = config["model"]
     for name in model:
-        check_choice("entry of model", name[:80], (*OF_TRANSFORMER, *OPTIONAL))
+        check_choice("entry of model", name, (*OF_TRANSFORMER, *OPTIONAL))
     check_int("vocab_size", model["vocab_size"], 1)
     check_int("max_length", model["max_length"], 1, LONGEST)
     check_choice("positions", model["positions"], ("both", "rotary", "learned"))
@@ -292,7 +258,14 @@ OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
 def model_of(
     run: str | Path, method: str | None = None, base: str | Path | None = None
 ) -> Transformer:
-    """Return the model of a run directory or a bundled model, on the fastest device available.
+    """Return the model of `opened`, on the fastest device available."""
+    return opened(run, method, base).to(fastest_device())
+
+
+def opened(
+    run: str | Path, method: str | None = None, base: str | Path | None = None
+) -> Transformer:
+    """Return the model of a run directory or a bundled model, on the CPU.
 
     Args:
         run: the directory or name.
@@ -302,14 +275,7 @@ def model_of(
     Raises:
         ValueError: there is no such model, or it has another method.
     """
-    return opened(run, method, base).to(fastest_device())
-
-
-def opened(
-    run: str | Path, method: str | None = None, base: str | Path | None = None
-) -> Transformer:
-    """Return the model of `model_of`, on the CPU. Raise as it does."""
-    loaded = None if method is None else load_method(method)
+    loaded = None if method is None else load_method(method)  # before the model, which may need it
     net = from_pretrained(run, base=base)
     if loaded is not None:
         check_method(str(method), loaded, net.method)
@@ -335,18 +301,17 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
             one.
     """
     config = read_description(folder, "config.json", "model")
-    problem = None
     if name is not None:
         task = named(name)
         check_learned(name, task, folder)
-        if isinstance(task, Solvable | Text):
-            return task
-        problem = f"task={name}: has no count_solutions. Inherit from latent_tokens.TaskBase."
-    elif "imported" in config and "task" not in config:
+        if not isinstance(task, Solvable | Text):
+            fix = "Inherit from latent_tokens.TaskBase."
+            raise ValueError(f"task={name}: has no count_solutions. {fix}")
+        return task
+    if "imported" in config and "task" not in config:
+        problem = "was imported without a tokenizer, so it cannot generate text"
         fix = "Import it again with --tokenizer gpt2 or a directory with one."
-        problem = f"{folder}: was imported without a tokenizer, so it cannot generate text. {fix}"
-    if problem is not None:
-        raise ValueError(problem)
+        raise ValueError(f"{folder}: {problem}. {fix}")
     try:
         return described(config.get("task"), folder)
     except ValueError as error:

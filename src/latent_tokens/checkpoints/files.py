@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -46,32 +46,22 @@ def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return separate
 
 
-def tensors_to_bytes(
-    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> bytes:
-    """Return a .safetensors file with the hash of the tensors. Equal tensors give equal bytes."""
+def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
+    """Return a .safetensors file of weights with their hash. Equal weights give equal bytes."""
+    tensors = {
+        name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
+        for name, tensor in weights.items()
+    }
     content = save(without_sharing(tensors))
     start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
-    known = {"format": "pt", SHA256: tensors_sha256(tensors), **(metadata or {})}
-    # safetensors writes several entries of metadata in an order that differs from process to
-    # process.
+    # safetensors writes several entries of metadata in an order that differs between processes.
     header = {
-        "__metadata__": dict(sorted(known.items())),
+        "__metadata__": {"format": "pt", SHA256: tensors_sha256(tensors)},
         **json.loads(content[LENGTH_BYTES:start]),
     }
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % LENGTH_BYTES)
     return b"".join([len(text).to_bytes(LENGTH_BYTES, "little"), text, memoryview(content)[start:]])
-
-
-def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
-    """Return the content of a .safetensors file with these weights."""
-    return tensors_to_bytes(
-        {
-            name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
-            for name, tensor in weights.items()
-        }
-    )
 
 
 def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
@@ -118,13 +108,18 @@ def check_equal_shapes(
     names = stored.keys() | expected.keys()
     differing = (name for name in names if stored.get(name) != expected.get(name))
     if (name := min(differing, default=None)) is not None:
-        if any(".lora_" in stored_name for stored_name in stored):
+        if has_lora(stored):
             fix = "Give its network in Python: net=..."
             raise ValueError(f"{holder}: has a LoRA adapter of peft. {fix}")
         ours = f"{expected.get(name, 'nothing')} in {type(net).__name__}"
-        sizes = f"{name[:80]} is {stored.get(name, 'missing')}, and {ours}"
+        sizes = f"{name} is {stored.get(name, 'missing')}, and {ours}"
         problem = f"corrupt, or of another network ({sizes})"
         raise ValueError(f"{holder}: {problem}. Use its network, or save the model again.")
+
+
+def has_lora(names: Iterable[str]) -> bool:
+    """Return whether some weights, by their names, are those of an adapter of peft."""
+    return any(".lora_" in name for name in names)
 
 
 def load_weights(net: nn.Module, weights: Path) -> None:
@@ -153,39 +148,10 @@ Entries = Mapping[str, Any]
 """The entries of a JSON file, or of an object in it."""
 
 
-class Origin(TypedDict, total=False):
-    """The entries of config.json on the origin of a model."""
-
-    task: dict[str, Json]
-    name: str  # of its method
-    training: dict[str, Json]  # the settings of TrainConfig
-    data_sha256: dict[str, str]  # by split
-    made_with: dict[str, str | None]
-    imported: dict[str, Json]
-    fingerprint: list[float]
-    auto_map: dict[str, str]
-
-
-# The entries other than format, model and method, and their types
-KINDS: dict[str, type] = dict.fromkeys(
-    ("task", "training", "data_sha256", "made_with", "imported"), dict
-)
-KINDS["name"] = str
-
-
-def check_about(about: Mapping[str, Any], file: Path) -> None:
-    """Raise ValueError if an entry of config.json has another type than training writes."""
-    values = [(name, about[name], kind) for name, kind in KINDS.items() if name in about]
-    for holder, name in (("task", "name"), ("data_sha256", "train")):
-        entries = about.get(holder)
-        if isinstance(entries, dict) and name in entries:
-            values.append((f"{holder}.{name}", entries[name], str))
-    for name, value, kind in values:
-        if not isinstance(value, kind):
-            problem = f"{name} is a {type(value).__name__}, must be a {kind.__name__}"
-            raise ValueError(f"{file}: corrupt ({problem}). Save the model again")
-
-
+OF_THE_RUN = (
+    "task", "name", "training", "data_sha256", "made_with", "imported", "start", "stretches",
+)  # fmt: skip
+"""The entries of config.json on the origin of a model."""
 BUNDLED = Path(__file__).parents[1] / "bundled"
 
 
@@ -200,10 +166,11 @@ def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> 
     name = str(folder_or_name)
     if folder.is_dir():
         return folder
-    if name in bundled_names():
-        return BUNDLED / name
     bundled = bundled_names()
-    missing = f"{name!r} not found: not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
+    if name in bundled:
+        return BUNDLED / name
+    kinds = f"not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
+    missing = f"{name!r} not found: {kinds}"
     if not is_name(name):
         raise ValueError(f"{missing}{did_you_mean(name, bundled)}")
     try:
@@ -249,6 +216,5 @@ def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float
         raise corrupt(folder / "config.json", error) from None
     if not apart < close:
         problem = f"its logits differ by {apart:.2g} from those it was saved with"
-        raise ValueError(
-            f"{folder}: {problem}: its weights or config were changed. Import it again."
-        )
+        fix = "Its weights or config were changed: import it again."
+        raise ValueError(f"{folder}: {problem}. {fix}")

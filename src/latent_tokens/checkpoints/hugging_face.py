@@ -12,14 +12,12 @@ import torch
 from safetensors import SafetensorError
 
 from latent_tokens.checkpoints.files import (
-    KINDS,
+    OF_THE_RUN,
     Entries,
-    check_equal_shapes,
     corrupt,
     find,
     load_weights,
     read_json,
-    shapes_of,
     tensors_sha256,
 )
 from latent_tokens.checkpoints.hub import fetch
@@ -52,7 +50,7 @@ TRANSFORMERS = "transformers"  # the network of config.json
 FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
 PUBLISHED = {layout.model_type for layout in LAYOUTS}
 # Entries of config.json that are not of a config of transformers
-OF_THIS_PACKAGE = (*KINDS, "format", "model", "method", "start", "stretches")
+OF_THIS_PACKAGE = (*OF_THE_RUN, "format", "model", "method")
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
@@ -96,31 +94,17 @@ def open_hf_run(
 ) -> HuggingFaceDenoiser:
     """Return the network of a directory in eval mode, with its weights, method and folder.
 
-    Args:
-        config: its config.json.
-        folder: the directory.
-        base: the model that an adapter belongs to. None is the directory or name that it was
-            trained with.
-
-    Raises:
-        ValueError: transformers or peft is not installed, the directory is corrupt, or the base is
-            missing or another one.
+    Takes its config.json, and the base of `from_pretrained`. Raise ValueError as that does, also if
+    transformers or peft is not installed.
     """
     check_package("transformers", "text", folder)
-    weights = folder / "model.safetensors"
-    entry = config["model"]
     try:
-        method = method_from(config["method"])
-        for name in ("vocab_size", "max_length"):
-            check_int(name, entry[name], 1)
-        if "config" in entry:
-            check_shapes(entry, folder, weights)
-        net = build_hf_run(entry, folder, base)
+        net = build_hf_run(config["model"], folder, base)
     except CORRUPT as error:
         raise corrupt(folder / "config.json", error) from None
-    if "config" in entry or "adapter" in entry:
-        load_weights(net, weights)
-    net.method = method
+    if not is_for_transformers(config):
+        load_weights(net, folder / "model.safetensors")
+    net.method = method_from(config["method"])
     net.folder = folder.absolute()
     return net.eval()
 
@@ -130,15 +114,14 @@ def build_hf_run(
 ) -> HuggingFaceDenoiser:
     """Return the network of an entry of config.json, without its trained weights.
 
-    Args:
-        entry: what `describe_hf_run` returned. Without "config" and "adapter", transformers can
-            open the directory, and the network has its weights.
-        folder: the directory.
-        base: the model that an adapter belongs to. None is the one of the entry.
+    Without "config" and "adapter", transformers can open the directory, and the network has its
+    weights. `base` is the model that an adapter belongs to. None is the one of the entry.
 
     Raises:
         KeyError, TypeError, ValueError: the entry is corrupt.
     """
+    for name in ("vocab_size", "max_length"):
+        check_int(name, entry[name], 1)
     if "config" in entry:
         model = untrained_model(entry)
     elif "adapter" in entry:
@@ -159,11 +142,7 @@ def build_hf_run(
 
 
 def read_base(adapter: Adapter, folder: Path, base: str | Path | None) -> PreTrainedModel:
-    """Return the model that an adapter belongs to.
-
-    Raises:
-        ValueError: it is missing, or another one.
-    """
+    """Return the model that an adapter belongs to. Raise ValueError if it is missing or another."""
     name = str(base or adapter.base)
     hint = "Name its directory with base=DIR, or start=DIR to resume it."
     try:
@@ -189,16 +168,6 @@ def untrained_model(entry: Entries) -> PreTrainedModel:
     with torch.random.fork_rng():
         model = reader.from_config(AutoConfig.for_model(**config))  # type: ignore[no-untyped-call]
         return cast("PreTrainedModel", model)
-
-
-def check_shapes(entry: Entries, folder: Path, weights: Path) -> None:
-    """Raise ValueError or TypeError unless the weights of a file are those of an entry."""
-    stored = shapes_of(weights)
-    if (num_layers := entry["config"].get("num_hidden_layers", 0)) > len(stored):
-        raise TypeError(f"{num_layers} layers of {len(stored)} weights")
-    with torch.device("meta"):
-        net = build_hf_run(entry, folder)
-    check_equal_shapes(stored, net, weights)
 
 
 def from_transformers(
@@ -265,24 +234,16 @@ def published_network(
 ) -> HuggingFaceDenoiser:
     """Return the network of a published masked diffusion model, with its method.
 
-    Args:
-        folder: its directory.
-        config: the entries of its config.json.
-        layout: its layout.
-        mask_token: as of `from_transformers`.
-        readout: as of `from_transformers`.
-        dtype: the precision. None: that of the files.
+    `config` has the entries of its config.json. `mask_token` and `readout` are those of
+    `from_transformers`. A `dtype` of None is that of the files.
 
     Raises:
         ValueError: a file or MASK is missing, or the model is not supported.
     """
     readout = readout or layout.readout
-    try:
-        method = method_of(layout, config, readout)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
-    mask = mask_token if mask_token is not None else named_mask(folder, config)
-    mask = layout.mask_id if mask is None else mask
+    method = method_of(layout, config, readout)
+    named = (mask_token, named_mask(folder, config), layout.mask_id)
+    mask = next((mask for mask in named if mask is not None), None)
     if mask is None:
         raise ValueError(f"{folder}: names no MASK. Set mask_token to its id or text.")
     mask_id = None if mask == "new" else mask_id_of(folder, mask)
@@ -298,8 +259,7 @@ def is_language_model(folder: Path) -> bool:
 
 def is_of_transformers(folder: Path) -> bool:
     """Return whether a directory was written by transformers, and not by this package."""
-    entries = entries_of(folder)
-    return "model_type" in entries and "format" not in entries
+    return "model_type" in entries_of(folder) and not is_ours(folder)
 
 
 def is_ours(folder: Path) -> bool:
@@ -308,11 +268,9 @@ def is_ours(folder: Path) -> bool:
 
 
 def entries_of(folder: Path) -> dict[str, Json]:
-    """Return the entries of config.json in a directory, or none if that is missing or corrupt."""
-    try:
-        return read_json(folder / "config.json")
-    except ValueError:
-        return {}
+    """Return the entries of config.json in a directory, or none if that is missing."""
+    file = folder / "config.json"
+    return read_json(file) if file.is_file() else {}
 
 
 def kind_of(config: Mapping[str, Json]) -> str:
@@ -330,13 +288,13 @@ def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") ->
     from tokenizers import Tokenizer
 
     file = folder / "tokenizer.json"
+    problem = f"not a token of {file}"
     mask_id = added_token_id(folder, mask_token)
-    try:
-        if mask_id is None:
+    if mask_id is None:
+        try:
             mask_id = Tokenizer.from_file(str(file)).token_to_id(mask_token)
-        problem = f"not a token of {file}"
-    except Exception as error:  # the type that tokenizers raises
-        problem = f"{file} cannot be read ({first_line(error)})"
+        except Exception as error:  # the type that tokenizers raises
+            problem = f"{file} cannot be read ({first_line(error)})"
     if mask_id is None:
         raise ValueError(f"{name}={mask_token}: {problem}. Use the id of a token, or {name}='new'.")
     return mask_id
@@ -345,8 +303,7 @@ def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") ->
 def read_model(folder: Path) -> PreTrainedModel:
     """Return the language model of a directory in float32.
 
-    Raises:
-        ValueError: a file is missing or corrupt, or a weight is, or the model has code of its own.
+    Raise ValueError if a file or a weight is missing or corrupt, or if it has code of its own.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
@@ -372,10 +329,9 @@ def read_model(folder: Path) -> PreTrainedModel:
             output_loading_info=True,
         )
     except Exception as error:  # of files that others wrote: anything
-        raise ValueError(
-            f"{folder}: cannot be read ({first_line(error)}). Download it again."
-        ) from None
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ValueError(f"{folder}: incomplete, {missing[0]} is missing. Download it again.")
+        problem = f"cannot be read ({first_line(error)})"
+        raise ValueError(f"{folder}: {problem}. Download it again.") from None
+    if report["missing_keys"]:
+        problem = f"incomplete, {min(report['missing_keys'])} is missing"
+        raise ValueError(f"{folder}: {problem}. Download it again.")
     return model

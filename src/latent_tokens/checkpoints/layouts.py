@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from latent_tokens.checkpoints.files import check_equal_shapes, read_json, read_tensor_file, shapes
-from latent_tokens.checkpoints.hub import TOKENIZER_FILES, check_links
+from latent_tokens.checkpoints.files import read_json, read_tensor_file
+from latent_tokens.checkpoints.hub import TOKENIZER_FILES
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.network.hf import OWN_METHODS
@@ -25,16 +25,9 @@ Readout = Literal["in_place", "left"]
 # Entries of config.json that tell which code and files a model has. They do not describe the
 # network.
 ABOUT_CODE = (
-    "model_type",
-    "architectures",
-    "auto_map",
-    "torch_dtype",
-    "dtype",
-    "transformers_version",
-    "_name_or_path",
-    "attn_implementation",
-    "_attn_implementation",
-)
+    "model_type", "architectures", "auto_map", "torch_dtype", "dtype", "transformers_version",
+    "_name_or_path", "attn_implementation", "_attn_implementation",
+)  # fmt: skip
 CONFIG = "tokenizer_config.json"
 FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
 # Constants that old versions stored
@@ -105,10 +98,8 @@ def tokenizer_config(folder: Path) -> dict[str, Json]:
 def copied_tokenizer(folder: Path) -> dict[str, bytes]:
     """Return the files of the tokenizer in a directory by name, without references to code.
 
-    Raises:
-        ValueError: a file is corrupt, or a link that leaves the directory.
+    Raise ValueError if one is corrupt.
     """
-    check_links(folder, TOKENIZER_FILES)
     files = {
         name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()
     }
@@ -132,48 +123,37 @@ def read_native(
         dtype: the precision of the model. None: that of the files.
 
     Raises:
-        ValueError: a file is missing or corrupt, or its weights are not those of the native class.
+        ValueError: a file is missing or corrupt, or its settings or weights are not those of the
+            native class.
     """
+    import transformers
+
     weights = {
         layout.native_name(name): tensor
         for name, tensor in read_weights(folder).items()
         if not BUFFER.search(name)
     }
-    skeleton = skeleton_of(folder, layout, config, len(weights))
-    weights |= tied_weights(folder, weights, skeleton)
-    check_equal_shapes(shapes(weights), skeleton, folder)
-    model: PreTrainedModel = type(skeleton).from_pretrained(
-        None,
-        config=skeleton.config,
-        state_dict=weights,
-        dtype=dtype or common_dtype(weights.values()),
-    )
-    model.tie_weights()  # transformers 5.3 leaves weights apart if the file has both names
-    return model
-
-
-def skeleton_of(
-    folder: Path, layout: PublishedLayout, config: Mapping[str, Json], num_weights: int
-) -> PreTrainedModel:
-    """Return the model of a native class without values: nothing is allocated before a check.
-
-    There cannot be more layers than weights. Raise ValueError if there are, or if the class does not
-    have these settings.
-    """
-    import transformers
-
     class_name, family = layout.native
-    native: type[PreTrainedModel] = getattr(transformers, class_name)
+    native: Any = getattr(transformers, class_name)
     try:
         settings = native_settings(layout, config)
-        native_config = transformers.AutoConfig.for_model(family, **settings)
-        if native_config.num_hidden_layers > num_weights:
-            raise ValueError(f"{num_weights} weights of {native_config.num_hidden_layers} layers")
-        with torch.device("meta"):
-            return native(native_config)
+        model: PreTrainedModel
+        model, report = native.from_pretrained(
+            None,
+            config=transformers.AutoConfig.for_model(family, **settings),
+            state_dict=weights,
+            dtype=dtype or common_dtype(weights.values()),
+            output_loading_info=True,
+        )
     except Exception as error:  # of values that others wrote: anything
         problem = f"not that of a {class_name} ({first_line(error)})"
         raise ValueError(f"{folder / 'config.json'}: {problem}. Download it again.") from None
+    for kind, names in report.items():
+        if names:
+            problem = f"{kind.replace('_', ' ')} of {class_name}: {min(map(str, names))}"
+            raise ValueError(f"{folder}: {problem}. Download it again.")
+    model.tie_weights()  # transformers 5.3 leaves weights apart if the file has both names
+    return model
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -190,27 +170,6 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     for name in sorted(shards):
         weights |= read_tensor_file(folder / Path(name).name)
     return weights
-
-
-def tied_weights(
-    folder: Path, weights: Mapping[str, Tensor], skeleton: PreTrainedModel
-) -> dict[str, Tensor]:
-    """Return every name of each tied weight, of which a file may have one only.
-
-    Raise ValueError if they differ in the file.
-    """
-    names_of: dict[nn.Parameter, list[str]] = {}  # several names of one parameter are tied
-    for name, parameter in skeleton.named_parameters(remove_duplicate=False):
-        names_of.setdefault(parameter, []).append(name)
-    tied = dict[str, Tensor]()
-    for names in names_of.values():
-        stored = [name for name in names if name in weights]
-        tied |= {name: weights[stored[0]] for name in names if stored}
-        for name in stored[1:]:
-            if not torch.equal(weights[name], weights[stored[0]]):
-                problem = f"{name} differs from {stored[0]}, and config.json ties them"
-                raise ValueError(f"{folder}: {problem}. Set tie_word_embeddings to false.")
-    return tied
 
 
 def common_dtype(tensors: Iterable[Tensor]) -> torch.dtype:
@@ -319,58 +278,34 @@ GPT2 = ("GPT2LMHeadModel", "gpt2")
 MODERNBERT = ("ModernBertForMaskedLM", "modernbert")
 LAYOUTS = (
     PublishedLayout(
-        "LLaDA",
-        "llada",
-        LLAMA,
-        mask_id=126336,
-        required=AS_LLAMA,
-        settings=LLADA_SETTINGS,
-        weights=LLADA_WEIGHTS,
+        "LLaDA", "llada", LLAMA, mask_id=126336,
+        required=AS_LLAMA, settings=LLADA_SETTINGS, weights=LLADA_WEIGHTS,
     ),
     PublishedLayout(
-        "Dream",
-        "dream",
-        QWEN2,
-        readout="left",
-        mask_id=151666,
-        required=ONE_WINDOW,
-        needed=QWEN_NEEDED,
+        "Dream", "dream", QWEN2, readout="left", mask_id=151666,
+        required=ONE_WINDOW, needed=QWEN_NEEDED,
     ),
     PublishedLayout("Open-dCoder", "qwen2", QWEN2, readout="left", only_with_mask=True),
     PublishedLayout(
-        "WeDLM-8B",
-        "wedlm",
-        QWEN3,
-        method="esolm",
-        only_if={"qk_norm": True},
-        required={**ONE_WINDOW, "attention_bias": (False,)},
-        needed=QWEN_NEEDED,
+        "WeDLM-8B", "wedlm", QWEN3, method="esolm", only_if={"qk_norm": True},
+        required={**ONE_WINDOW, "attention_bias": (False,)}, needed=QWEN_NEEDED,
     ),
     PublishedLayout(
-        "WeDLM-7B",
-        "wedlm",
-        QWEN2,
-        method="esolm",
-        required={**ONE_WINDOW, "attention_bias": (True,)},
-        needed=QWEN_NEEDED,
+        "WeDLM-7B", "wedlm", QWEN2, method="esolm",
+        required={**ONE_WINDOW, "attention_bias": (True,)}, needed=QWEN_NEEDED,
     ),
     PublishedLayout(
-        "SDAR",
-        "sdar",
-        QWEN3,
-        method="block-mdm",
-        mask_id=151669,
-        required=ONE_WINDOW,
-        needed=QWEN_NEEDED,
+        "SDAR", "sdar", QWEN3, method="block-mdm", mask_id=151669,
+        required=ONE_WINDOW, needed=QWEN_NEEDED,
     ),
     PublishedLayout(
-        "Tiny-A2D", "a2d-qwen3", QWEN3, mask_id=151669, required=ONE_WINDOW, needed=QWEN_NEEDED
+        "Tiny-A2D", "a2d-qwen3", QWEN3, mask_id=151669, required=ONE_WINDOW, needed=QWEN_NEEDED,
     ),
     PublishedLayout(
-        "DiffuGPT", "gpt2", GPT2, readout="left", only_with_mask=True, weights=DIFFUGPT_WEIGHTS
+        "DiffuGPT", "gpt2", GPT2, readout="left", only_with_mask=True, weights=DIFFUGPT_WEIGHTS,
     ),
     PublishedLayout("ModernBERT-chat", "modernbert", MODERNBERT, only_with_mask=True),
-)
+)  # fmt: skip
 
 
 def layout_of(config: Mapping[str, Json], names_mask: bool) -> PublishedLayout | None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 from latent_tokens.checkpoints.directory import from_pretrained
-from latent_tokens.checkpoints.files import Origin, bundled_names, check_about
+from latent_tokens.checkpoints.files import Entries, bundled_names
 from latent_tokens.checkpoints.hugging_face import is_hf_run
-from latent_tokens.checks import one_line
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, order_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.storage import Json, read_description, write_atomic
+from latent_tokens.storage import read_description, write_atomic
 
 CARD = "README.md"
 TEMPLATE = """---
@@ -57,7 +54,6 @@ HEADINGS = (
     "problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens",
 )  # fmt: skip
 TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
-LONGEST_VALUE = 200  # characters
 
 
 def write_card(
@@ -82,23 +78,21 @@ def card(
         ValueError: the directory has no model.
     """
     entries = read_description(folder, "config.json", "model")
-    check_about(entries, folder / "config.json")
-    origin = cast(Origin, entries)
     net = from_pretrained(folder)
     name = name or (folder.name if folder.name in bundled_names() else f"path/to/{folder.name}")
-    quoted = json.dumps(one_line(name), ensure_ascii=False)
-    is_for_transformers = "auto_map" in origin or is_hf_run(entries)
-    trained = {name: entry for name, entry in origin.items() if name in TRAINING}
-    training = f"```json\n{json.dumps(trained, indent=1).replace('`', ' ')}\n```"
+    quoted = json.dumps(name, ensure_ascii=False)
+    is_for_transformers = "auto_map" in entries or is_hf_run(entries)
+    trained = {name: entry for name, entry in entries.items() if name in TRAINING}
+    training = f"```json\n{json.dumps(trained, indent=1)}\n```"
     return TEMPLATE.format(
-        metadata=metadata(net, origin, license),
-        title=plain(folder.name),
-        task=f"`{plain(origin.get('task', {}).get('name', 'unknown'))}`",
+        metadata=metadata(net, entries, license),
+        title=folder.name,
+        task=f"`{entries.get('task', {}).get('name', 'unknown')}`",
         method=name_of(net.method),
         size=f"{size_of(net)}, sequences of {net.max_length} over {net.vocab_size} tokens",
         name=quoted,
         in_transformers=in_transformers(net, quoted) if is_for_transformers else "",
-        training=training if "training" in origin else "It is not known how it was trained.",
+        training=training if "training" in entries else "It is not known how it was trained.",
         results=figures(rows),
     )
 
@@ -117,11 +111,6 @@ def in_transformers(net: Transformer | HuggingFaceDenoiser, name: str) -> str:
     )
 
 
-def plain(value: Json) -> str:
-    """Return a value as one line, without the characters that have a meaning in Markdown and HTML."""
-    return re.sub(r"[`|<>*\[\]]", " ", one_line(str(value), LONGEST_VALUE))
-
-
 def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
     """Return layers, width, heads and parameters in words."""
     if isinstance(net, Transformer):
@@ -134,16 +123,16 @@ def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
     return f"{layers} layers of width {width}, {heads} heads, {count / 1e6:.1f} M parameters"
 
 
-def metadata(net: Transformer | HuggingFaceDenoiser, origin: Origin, license: str | None) -> str:
+def metadata(net: Transformer | HuggingFaceDenoiser, entries: Entries, license: str | None) -> str:
     """Return the YAML that model hubs read."""
     from huggingface_hub import ModelCardData
 
-    names = (origin.get("name"), origin.get("task", {}).get("name"))
+    names = (entries.get("name"), entries.get("task", {}).get("name"))
     data = ModelCardData(
         library_name="latent-tokens",
         license=license,
         pipeline_tag="text-generation" if net.method.readout == "shifted" else "fill-mask",
-        tags=["latent-tokens", "diffusion", *(plain(name) for name in names if name)],
+        tags=["latent-tokens", "diffusion", *(name for name in names if name)],
     )
     return str(data.to_yaml())
 
@@ -156,18 +145,17 @@ def figures(rows: Sequence[Row]) -> str:
     for row in rows:
         interval = "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])
         line = (
-            plain(row.get("problems") or row["task"]),
-            plain(order_in_words(row)),
-            plain(row["candidates"]),
-            plain(labeled(row["latents"], row.get("off_distribution", False))),
-            plain(row["metric"]),
+            row.get("problems") or row["task"],
+            order_in_words(row),
+            str(row["candidates"]),
+            labeled(row["latents"], row.get("off_distribution", False)),
+            row["metric"],
             f"{metric_of(row):.1f}{'' if 'judge' in row else '%'}",
             interval,
             f"{row['num_samples']:,}",
             f"{row['relative_cost']:.2f}x",
         )
         lines.append(line)
-    evaluator = (
-        f"The evaluator of text is {plain(rows[0]['judge'])}. " if "judge" in rows[0] else ""
-    )
+    judge = rows[0].get("judge")
+    evaluator = "" if judge is None else f"The evaluator of text is {judge}. "
     return f"{as_markdown([HEADINGS, *lines])}\n{evaluator}{NOTE}"

@@ -10,24 +10,21 @@ from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from latent_tokens.checkpoints import directory
-from latent_tokens.checkpoints.directory import check_can_save, describe
+from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.files import (
     BUNDLED,
-    KINDS,
+    OF_THE_RUN,
     Entries,
-    check_about,
     fingerprint,
+    has_lora,
     read_tensor_file,
 )
-from latent_tokens.checkpoints.hub import FILES, check_links
 from latent_tokens.checkpoints.hugging_face import is_for_transformers, of_transformers, read_model
 from latent_tokens.checkpoints.layouts import copied_tokenizer
 from latent_tokens.checkpoints.stored_methods import method_from
-from latent_tokens.checks import first_line
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results
 from latent_tokens.network.hf import HuggingFaceDenoiser, merged
@@ -55,7 +52,6 @@ except ModuleNotFoundError as error:
         "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
     ) from None
 '''
-OF_THE_RUN = (*KINDS, "start", "stretches")  # entries of config.json that a copy has too
 OF_THE_TASK = ("task", "name")  # those of a model whose weights have changed
 FOR_TRANSFORMERS = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
 
@@ -81,13 +77,15 @@ def save_pretrained(
         name: the name of the model on the card.
 
     Raises:
-        ValueError: the network has no method, or the directory that it was read from is missing.
-        OSError: the disk is full.
+        ValueError: the network has no method or has an adapter, or the directory that it was read
+            from is missing.
 
     Example:
         save_pretrained(net, "models/six", dtype=torch.bfloat16)
     """
-    check_can_save(net, dtype)
+    if isinstance(net, Transformer) and has_lora(net.state_dict()):
+        fix = "Save the adapter by itself, or call merge_and_unload() first"
+        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
     folder = Path(folder)
     settings, files, rows = carried_over(net)
     files |= tokenizer_of(net, settings)
@@ -114,9 +112,7 @@ def push_to_hub(
     license: str | None = None,
     private: bool | None = None,
     token: str | bool | None = None,
-    revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str = "A model of latent-tokens",
+    **upload: Any,
 ) -> str:
     """Save a model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
 
@@ -124,7 +120,8 @@ def push_to_hub(
         net: the network, with its method.
         name: OWNER/NAME on the hub.
         dtype, license: as those of `save_pretrained`.
-        private, token, revision, create_pr, commit_message: as the library of the hub defines them.
+        private, token: as `HfApi` of huggingface_hub has them.
+        **upload: settings of its `upload_folder`, such as commit_message, revision and create_pr.
 
     Example:
         push_to_hub(net, "me/six", private=True)
@@ -138,9 +135,7 @@ def push_to_hub(
         address = api.upload_folder(
             repo_id=api.create_repo(name, private=private, exist_ok=True).repo_id,
             folder_path=folder,
-            commit_message=commit_message,
-            revision=revision,
-            create_pr=create_pr,
+            **{"commit_message": "A model of latent-tokens", **upload},
         )
     return str(address)
 
@@ -154,12 +149,7 @@ def write_for_transformers(
 ) -> None:
     """Write the weights, with an adapter merged, and one config.json for transformers and this package.
 
-    Args:
-        net: the network.
-        folder: the directory.
-        about: entries that are added to config.json.
-        beside: other files by name.
-        dtype: the precision on disk. None is that of the network.
+    `about`, `beside` and `dtype` are those of `checkpoints.directory.save_pretrained`.
     """
     ours = describe(net)
     entry = cast(dict[str, Json], ours["model"])
@@ -170,19 +160,13 @@ def write_for_transformers(
     cast(nn.Module, model).to(dtype or model.dtype)
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
-        try:
-            model.save_pretrained(temporary, max_shard_size="1TB")
-        except SafetensorError as error:  # of a full disk
-            problem = f"cannot be written ({first_line(error)})"
-            raise OSError(
-                f"{folder}: {problem}. Free some space, then repeat the command"
-            ) from None
+        model.save_pretrained(temporary, max_shard_size="1TB")
         files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}
 
     # Add what this package needs.
     config = {**of_transformers(json.loads(files.pop("config.json"))), **ours, **about}
-    others = {folder / name: content for name, content in {**files, **beside}.items()}
-    write_atomic({**others, folder / "config.json": json_bytes(config)})
+    files = {**files, **beside, "config.json": json_bytes(config)}
+    write_atomic({folder / name: content for name, content in files.items()})
 
 
 def tokenizer_of(
@@ -222,22 +206,12 @@ def carried_over(
     if folder is None:
         return {}, {}, []
     if not (folder / "config.json").is_file():
-        raise ValueError(
-            f"{folder}: is missing, and the network was read from it. "
-            "Set net.folder = None to save weights and method without the rest."
-        )
-    is_bundled = BUNDLED in folder.parents
-    if not is_bundled:
-        check_links(folder, FILES)
+        fix = "Set net.folder = None to save weights and method without the rest."
+        raise ValueError(f"{folder}: is missing, and the network was read from it. {fix}")
 
     # The entries of config.json that are copied as they are.
     config = read_description(folder, "config.json", "model")
-    if isinstance(net, HuggingFaceDenoiser):
-        settings = {name: config[name] for name in OF_THE_RUN if name in config}
-    else:
-        written = {*describe(net), *for_transformers(net), "dtype", "fingerprint"}
-        settings = {name: value for name, value in config.items() if name not in written}
-    check_about(settings, folder / "config.json")
+    settings = {name: config[name] for name in OF_THE_RUN if name in config}
 
     # A text model has its tokenizer: the files as they were read.
     files: dict[str, bytes] = {}
@@ -247,13 +221,12 @@ def carried_over(
         files |= text.files()
 
     # Training and results are those of the stored weights and the stored method.
-    if method_from(config["method"]) != net.method:
+    has_method = method_from(config["method"]) == net.method
+    if not has_method:
         settings["name"] = name_of(net.method)
-        is_changed = True
-    else:
-        is_changed = not unchanged(net, folder, config)
-    if is_changed:
+    if not has_method or not unchanged(net, folder, config):
         return {name: settings[name] for name in OF_THE_TASK if name in settings}, files, []
+    is_bundled = BUNDLED in folder.parents
     rows = read_results((BUNDLED if is_bundled else folder) / RESULTS, IN_RESULTS)
     if is_bundled:
         model = (settings["task"]["name"], settings["name"])

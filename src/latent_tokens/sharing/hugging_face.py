@@ -20,11 +20,11 @@ from transformers import (
 )
 from transformers.modeling_outputs import MaskedLMOutput
 
-from latent_tokens.checkpoints.directory import build, check_can_build, check_is_ours
-from latent_tokens.checkpoints.files import check_fingerprint, find, read_json, read_tensor_file
+from latent_tokens.checkpoints.directory import build, check_is_ours
+from latent_tokens.checkpoints.files import check_fingerprint, find
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.hugging_face import is_hf_run
-from latent_tokens.configs import NumCandidates, NumLatents, SamplingConfig
+from latent_tokens.checks import changed
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.evaluation.settings import decoding_for
@@ -37,7 +37,6 @@ from latent_tokens.tasks import TASKS, Language, Text
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
 PREFIX = "net."  # of the names of weights in the class, which a directory does not have
 FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
-LONGEST_NAMES = 200  # characters of an error
 
 
 class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
@@ -84,13 +83,13 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         Raises:
             ValueError: its weights or its logits are not those that were saved.
         """
-        # Find the directory, and check it, as transformers does not.
+        # Find the directory, as transformers does not know the bundled models.
         with_loading_info = kwargs.pop("output_loading_info", False)
         options = {name: kwargs.pop(name) for name in HUB_OPTIONS if kwargs.get(name) is not None}
         subfolder = kwargs.pop("subfolder", "")
         folder = find(pretrained_model_name_or_path, partial(fetch, subfolder=subfolder, **options))
         folder = folder / subfolder
-        check_directory(folder)
+        check_is_ours(folder)
 
         # Open it with transformers, which reads the older name torch_dtype too.
         dtype = {} if "torch_dtype" in kwargs else {"dtype": torch.float32}
@@ -98,7 +97,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         model, info = cast(Any, super().from_pretrained)(folder, *model_args, **arguments)
         wrong = {kind: sorted(map(str, names)) for kind, names in info.items() if names}
         if wrong:
-            problem = f"its weights are not those of its config ({str(wrong)[:LONGEST_NAMES]})"
+            problem = f"its weights are not those of its config ({wrong})"
             raise ValueError(f"{folder}: {problem}. Save the model again.")
 
         # Compare its logits with the config. Quantization and adapters of peft change them.
@@ -208,18 +207,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         input_ids: Tensor,
         *,
         attention_mask: Tensor | None = None,
-        latents: NumLatents | None = None,
-        candidates: NumCandidates | None = None,
-        order: str | None = None,
-        tokens_per_step: int | None = None,
-        threshold: float | None = None,
-        entropy_bound: float | None = None,
-        factor: float | None = None,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        seed: int = 0,
-        off_distribution: bool = False,
         on_step: Callable[[Step], None] | None = None,
+        **settings: Any,
     ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
@@ -229,17 +218,10 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         Args:
             input_ids: tokens and MASK (B, L).
             attention_mask: 0 at padding (B, L), at the end of a row.
-            latents: the number of latent tokens (n), or "all".
-            candidates: the number of candidates (k), "all" or "growing".
-            order: top_prob, margin, entropy, uniform, left_to_right or blockwise:N.
-            tokens_per_step: tokens decoded per step.
-            threshold, entropy_bound, factor: decode every candidate of which the network is sure, as
-                `Decoding` does.
-            temperature: sampling temperature. 0 takes the most likely token.
-            top_p: nucleus of the samples.
-            seed: seed of the samples.
-            off_distribution: allow any n for a method whose n is fixed in training.
             on_step: called after each step with its `Step`.
+            **settings: any option of `latent-tokens sample`: latents, candidates, order,
+                tokens_per_step, threshold, entropy_bound, factor, temperature, top_p, seed,
+                refresh, confidence_noise and off_distribution.
 
         Raises:
             ValueError: a setting is out of range or not supported by the method.
@@ -248,39 +230,14 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             >>> model.generate(input_ids, latents=4, candidates=8).nfe
             36
         """
-        config = SamplingConfig(
-            latents=latents,
-            candidates=candidates,
-            order=order,
-            tokens_per_step=tokens_per_step,
-            threshold=threshold,
-            entropy_bound=entropy_bound,
-            factor=factor,
-            temperature=temperature,
-            top_p=top_p,
-            seed=seed,
-            off_distribution=off_distribution,
-        )
+        config = changed(SamplingConfig(), settings)
         decoding = decoding_for(self.net.method, known_task(self.config), config)
-        return decode_masked(self.net, input_ids, attention_mask, decoding, seed, on_step)
+        return decode_masked(self.net, input_ids, attention_mask, decoding, config.seed, on_step)
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)
 AutoModel.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
 AutoModelForMaskedLM.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
-
-
-def check_directory(folder: Path) -> None:
-    """Raise ValueError if a directory has another network than `Transformer`, or corrupt weights."""
-    check_is_ours(folder)
-    if (folder / "config.json").is_file():
-        config = read_json(folder / "config.json")
-        check_can_build(config, folder)
-        if is_hf_run(config):
-            problem = "its network is a model of transformers"
-            raise ValueError(f"{folder}: {problem}. Open it with load({str(folder)!r}).")
-    if (folder / "model.safetensors").is_file():
-        read_tensor_file(folder / "model.safetensors")
 
 
 def known_task(config: PretrainedConfig) -> Language:

@@ -270,7 +270,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         check_int("batch_size", self.batch_size, 1)
         self.model = open_model(model, tokenizer, base)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
-        generation = {
+        generation: dict[str, Any] = {
             "candidates": candidates,
             "tokens_per_step": tokens_per_step,
             "threshold": threshold,

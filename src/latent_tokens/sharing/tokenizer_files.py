@@ -14,24 +14,14 @@ ROLES = {"PAD": "pad_token", "BOS": "bos_token", "EOS": "eos_token", "SEP": "sep
 MASK_NAMES = ("[MASK]", "<|mask|>", "<|latent-tokens mask|>")
 FRAME = "|+-"  # drawn around boards
 CHARACTERS: dict[str, Json] = {
-    "type": "Split",
-    "pattern": {"Regex": "."},
-    "behavior": "Isolated",
-    "invert": False,
-}
+    "type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False,
+}  # fmt: skip
 BYTE_LEVEL: dict[str, Json] = {
-    "type": "ByteLevel",
-    "add_prefix_space": False,
-    "trim_offsets": True,
-    "use_regex": False,
-}
+    "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False,
+}  # fmt: skip
 FLAGS: dict[str, Json] = {
-    "single_word": False,
-    "lstrip": False,
-    "rstrip": False,
-    "normalized": False,
-    "special": True,
-}
+    "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True,
+}  # fmt: skip
 
 
 def tokenizer_files(

@@ -63,27 +63,15 @@ def text_codec(task: Text) -> Codec:
     coder = task.coder
 
     def encode(text: str, add_special_tokens: bool | None) -> list[int]:
-        (ids,) = coder.encode([text])
-        return [coder.end, *ids.tolist()] if add_special_tokens else ids.tolist()
+        ids: list[int] = coder.encode([text])[0].tolist()
+        return [coder.end, *ids] if add_special_tokens else ids
 
-    return Codec(
-        f"{task.tokenizer} ({task.fingerprint})",
-        coder.end,
-        coder.end,
-        encode,
-        coder.decode,
-        chat=chat_tokenizer(task),
-    )
+    name = f"{task.tokenizer} ({task.fingerprint})"
+    return Codec(name, coder.end, coder.end, encode, coder.decode, chat=chat_tokenizer(task))
 
 
 def transformers_codec(tokenizer: PreTrainedTokenizerBase) -> Codec:
-    """Return the tokens of a tokenizer of transformers, as the class `hf` of lm-eval uses it.
-
-    Raises:
-        ValueError: the tokenizer has no token that ends a text.
-    """
-    if tokenizer.eos_token_id is None:
-        raise ValueError("tokenizer: has no EOS token. Set its eos_token.")
+    """Return the tokens of a tokenizer of transformers, as the class `hf` of lm-eval uses it."""
     end = int(tokenizer.eos_token_id)
     start = end if tokenizer.bos_token_id is None else int(tokenizer.bos_token_id)
     begin = str(tokenizer.decode([start]))
@@ -97,9 +85,8 @@ def transformers_codec(tokenizer: PreTrainedTokenizerBase) -> Codec:
     def decode(ids: Sequence[int]) -> str:
         return str(tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    return Codec(
-        str(tokenizer.name_or_path).replace("/", "__"), start, end, encode, decode, tokenizer
-    )
+    name = str(tokenizer.name_or_path).replace("/", "__")
+    return Codec(name, start, end, encode, decode, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -218,34 +205,29 @@ def open_model(
             missing.
     """
     if isinstance(model, nn.Module):
+        net = model
         if tokenizer is None:
-            raise ValueError(
-                "tokenizer=None: pass the Text of the network, or a tokenizer of transformers."
-            )
-        codec = (
-            text_codec(tokenizer) if isinstance(tokenizer, Text) else transformers_codec(tokenizer)
-        )
-        return with_codec(model, codec)
-    folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
-    if is_of_transformers(folder):
-        if base is not None:
-            raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
-        return open_autoregressive(folder)
-    net = from_pretrained(folder, base=base)
-    task = learned_text(folder)
-    check_fits(net, task)
-    return with_codec(net, text_codec(task))
-
-
-def with_codec(net: nn.Module, codec: Codec) -> TextModel:
-    """Return a network with the tokens of its text. Raise ValueError if it lacks an attribute."""
+            fix = "pass the Text of the network, or a tokenizer of transformers."
+            raise ValueError(f"tokenizer=None: {fix}")
+    else:
+        folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
+        if is_of_transformers(folder):
+            net, tokenizer = open_autoregressive(folder)
+        else:
+            net = from_pretrained(folder, base=base)
+            tokenizer = learned_text(folder)
+            check_fits(net, tokenizer)
+    codec = text_codec(tokenizer) if isinstance(tokenizer, Text) else transformers_codec(tokenizer)
     inner = cast(nn.Module, unwrap(net))
     check_attributes(inner)
     return TextModel(net, codec, cast(Method, inner.method), cast(int, inner.max_length))
 
 
-def open_autoregressive(folder: Path) -> TextModel:
-    """Return the model of a directory of transformers. Raise ValueError if it is a masked language model."""
+def open_autoregressive(folder: Path) -> tuple[nn.Module, PreTrainedTokenizerBase]:
+    """Return the model of a directory of transformers and its tokenizer.
+
+    Raise ValueError if it is a masked language model.
+    """
     from transformers import AutoTokenizer
 
     model = read_model(folder)
@@ -254,6 +236,4 @@ def open_autoregressive(folder: Path) -> TextModel:
         fix = f"Train it first (latent-tokens train text METHOD --from {folder})"
         raise ValueError(f"{folder}: {problem}. {fix}.")
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    return with_codec(
-        HuggingFaceDenoiser(model, None, readout="shifted").eval(), transformers_codec(tokenizer)
-    )
+    return HuggingFaceDenoiser(model, None, readout="shifted").eval(), tokenizer

@@ -62,9 +62,8 @@ class Config:
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
             hint = hints[name]
             value = getattr(self, name)
-            kinds = [hint]
-            if is_union(hint):
-                kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+            hints_of = get_args(hint) if is_union(hint) else (hint,)
+            kinds = [kind for kind in hints_of if kind is not NoneType]
             if value is None:
                 continue
             if get_origin(kinds[0]) is tuple:
@@ -99,9 +98,9 @@ class StepConfig(Config):
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A
     number, all, or growing (clean tokens + 1). For adaptive orders only. Default: 8."""
     order: str | None = None
-    """Decoding order. top_prob, margin, entropy, uniform, left_to_right or blockwise:N. The first
-    three are adaptive. The last is top_prob within blocks of N positions, from left to right.
-    Default: top_prob, uniform for text, left_to_right for arm and ar-mtp."""
+    """Decoding order. top_prob, margin or entropy (adaptive), uniform, left_to_right or blockwise:N
+    (top_prob in blocks of N positions from left to right). Default: top_prob, uniform for text,
+    left_to_right for arm and ar-mtp."""
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. With a threshold, a bound or a factor the
     most that a step decodes. Default: 1."""
@@ -109,11 +108,11 @@ class StepConfig(Config):
     """Decode every candidate whose largest probability is at least this, such as 0.9, and the most
     confident one (Fast-dLLM). It saves forward passes."""
     entropy_bound: float | None = None
-    """Decode candidates by rising entropy as long as the sum of their entropies without the largest
-    is at most this, in nats, such as 0.1 (EB-Sampler). It saves forward passes."""
+    """Decode candidates by rising entropy while the sum of their entropies without the largest is
+    at most this, such as 0.1 nats (EB-Sampler). It saves forward passes."""
     factor: float | None = None
-    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, where p is the
-    smallest of their largest probabilities (Fast-dLLM). It saves forward passes."""
+    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, for the smallest p of
+    their largest probabilities (Fast-dLLM). It saves forward passes."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
     are labeled off-distribution."""
@@ -126,10 +125,7 @@ class StepConfig(Config):
 
 @dataclass(frozen=True)
 class SamplingConfig(StepConfig):
-    """Settings of sampling. None is the default of the method or the task.
-
-    `evaluation.settings.decoding_for` turns it into a `Decoding`, which checks the values.
-    """
+    """Settings of sampling, of which `evaluation.settings.decoding_for` makes a `Decoding`."""
 
     latent_policy: PolicyName | None = None
     """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
@@ -170,12 +166,10 @@ class EvalConfig(SamplingConfig):
     """
 
     latents: tuple[NumLatents, ...] | None = None  # type: ignore[assignment]
-    """Number of latent tokens (n) in the input, one result row each. Numbers or all. With n = 0
-    the input still has the other k - 1 candidates. Default: the method's own, 0 for scdm and
-    esolm."""
+    """Number of latent tokens (n) in the input, one result row each. Numbers or all. Default: the
+    method's own, 0 for scdm and esolm."""
     candidates: tuple[NumCandidates, ...] | None = None  # type: ignore[assignment]
-    """Number of candidates (k), one result row each: the most confident of the next k masked tokens
-    is decoded. Numbers, all, or growing (clean tokens + 1). Default: 8."""
+    """Candidates (k), one row each. Numbers, all, or growing (clean tokens + 1). Default: 8."""
     threshold: tuple[float, ...] | None = None  # type: ignore[assignment]
     """Smallest probability of a token that is decoded, one result row each (Fast-dLLM)."""
     entropy_bound: tuple[float, ...] | None = None  # type: ignore[assignment]

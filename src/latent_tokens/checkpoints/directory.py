@@ -205,13 +205,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
 def adopt(net: nn.Module, numbers: Mapping[str, int], holder: str) -> None:
     """Set the attributes that a network lacks. One of transformers may have larger numbers before.
 
-    Args:
-        net: the network, which is changed.
-        numbers: the attributes, such as vocab_size.
-        holder: the name of the task or directory that they belong to.
-
-    Raises:
-        ValueError: the network has another value, or its mask_id is a token.
+    `holder` is the name of the task or directory that they belong to. Raise ValueError if the
+    network has another value, or its mask_id is a token.
     """
     is_hf = isinstance(net, HuggingFaceDenoiser)
     for name, number in numbers.items():
@@ -265,15 +260,9 @@ def model_of(
 def opened(
     run: str | Path, method: str | None = None, base: str | Path | None = None
 ) -> Transformer:
-    """Return the model of a run directory or a bundled model, on the CPU.
+    """Return the model of a run directory or a bundled model, on the CPU, as `from_pretrained`.
 
-    Args:
-        run: the directory or name.
-        method: the typed name of its method. None: that of the model.
-        base: the model that a LoRA adapter belongs to. None: the one that it was trained with.
-
-    Raises:
-        ValueError: there is no such model, or it has another method.
+    Raise ValueError if it has another method than that of the typed name.
     """
     loaded = None if method is None else load_method(method)  # before the model, which may need it
     net = from_pretrained(run, base=base)
@@ -290,15 +279,9 @@ def check_method(name: str, typed: Method, trained: Method) -> None:
 
 
 def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
-    """Return the task that the model of a run directory learned.
+    """Return the task that the model of a run directory learned, or the typed one of this name.
 
-    Args:
-        folder: the directory.
-        name: the typed name of the task. None: that of the model.
-
-    Raises:
-        ValueError: the task cannot be made from its description, or is another one than the typed
-            one.
+    Raise ValueError if it cannot be made from its description, or is not the typed one.
     """
     config = read_description(folder, "config.json", "model")
     if name is not None:
@@ -330,11 +313,7 @@ def learned_text(folder: Path) -> Text:
 def check_learned(name: str, task: Language, folder: Path) -> None:
     """Raise ValueError if a task is another one than the model's, or differs in a setting.
 
-    Args:
-        name: the name of the task, as it was given.
-        task: the task.
-        folder: the run directory of the model. Without a task in its description nothing is
-            compared.
+    `name` is that of the task as it was typed. A model without a description of its task has any.
     """
     learned = read_description(folder, "config.json", "model").get("task")
     if not isinstance(learned, dict):

@@ -26,6 +26,7 @@ from latent_tokens.checkpoints.layouts import (
     PublishedLayout,
     Readout,
     added_token_id,
+    kind_of,
     layout_of,
     method_of,
     named_mask,
@@ -115,10 +116,7 @@ def build_hf_run(
     """Return the network of an entry of config.json, without its trained weights.
 
     Without "config" and "adapter", transformers can open the directory, and the network has its
-    weights. `base` is the model that an adapter belongs to. None is the one of the entry.
-
-    Raises:
-        KeyError, TypeError, ValueError: the entry is corrupt.
+    weights. Raise KeyError, TypeError or ValueError if the entry is corrupt.
     """
     for name in ("vocab_size", "max_length"):
         check_int(name, entry[name], 1)
@@ -234,11 +232,8 @@ def published_network(
 ) -> HuggingFaceDenoiser:
     """Return the network of a published masked diffusion model, with its method.
 
-    `config` has the entries of its config.json. `mask_token` and `readout` are those of
-    `from_transformers`. A `dtype` of None is that of the files.
-
-    Raises:
-        ValueError: a file or MASK is missing, or the model is not supported.
+    `mask_token` and `readout` are those of `from_transformers`. A `dtype` of None is that of the
+    files. Raise ValueError if a file or MASK is missing, or the model is not supported.
     """
     readout = readout or layout.readout
     method = method_of(layout, config, readout)
@@ -271,11 +266,6 @@ def entries_of(folder: Path) -> dict[str, Json]:
     """Return the entries of config.json in a directory, or none if that is missing."""
     file = folder / "config.json"
     return read_json(file) if file.is_file() else {}
-
-
-def kind_of(config: Mapping[str, Json]) -> str:
-    """Return `model_type` of a config.json."""
-    return str(config.get("model_type")).lower()
 
 
 def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:

@@ -37,12 +37,11 @@ BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
 def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict[str, Json]:
     """Return the settings of the native class.
 
-    Raises:
-        ValueError: an entry is missing, or has a value that the native class does not support.
+    Raise ValueError if an entry is missing, or has a value that the class does not support.
     """
     for name, allowed in {"quantization_config": (None,), **layout.required}.items():
         if config.get(name, allowed[0]) not in allowed:
-            problem = f"{name}={config[name]!s:.80} is not supported by {layout.native[0]}"
+            problem = f"{name}={config[name]} is not supported by {layout.native[0]}"
             raise ValueError(f"{problem}, must be {' or '.join(map(str, allowed))}")
     entries = {name: value for name, value in config.items() if value is not None}
     for names in (*layout.needed, *(layout.settings or {}).values()):
@@ -116,15 +115,8 @@ def read_native(
 ) -> PreTrainedModel:
     """Return the language model of a published checkpoint, as a class of `transformers`.
 
-    Args:
-        folder: its directory.
-        layout: its layout.
-        config: the entries of its config.json.
-        dtype: the precision of the model. None: that of the files.
-
-    Raises:
-        ValueError: a file is missing or corrupt, or its settings or weights are not those of the
-            native class.
+    A `dtype` of None is that of the files. Raise ValueError if a file is missing or corrupt, or its
+    settings or weights are not those of the native class.
     """
     import transformers
 
@@ -157,11 +149,7 @@ def read_native(
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors of model.safetensors, or of the shards of its index, by name.
-
-    Raises:
-        ValueError: a file is missing or corrupt.
-    """
+    """Return the tensors of model.safetensors, or of the shards of its index, by name."""
     shards = {FILE}
     if (folder / INDEX).is_file():
         shard_of = read_json(folder / INDEX).get("weight_map")
@@ -311,13 +299,16 @@ LAYOUTS = (
 def layout_of(config: Mapping[str, Json], names_mask: bool) -> PublishedLayout | None:
     """Return the layout that a config.json belongs to, or None if it is not a published one.
 
-    Args:
-        config: the entries of config.json.
-        names_mask: whether the directory names MASK.
+    `names_mask` is whether the directory names MASK.
     """
-    kind = str(config.get("model_type")).lower()
     for layout in LAYOUTS:
         is_alike = all(config.get(name) == value for name, value in layout.only_if.items())
-        if kind == layout.model_type and is_alike and (names_mask or not layout.only_with_mask):
+        has_kind = kind_of(config) == layout.model_type
+        if has_kind and is_alike and (names_mask or not layout.only_with_mask):
             return layout
     return None
+
+
+def kind_of(config: Mapping[str, Json]) -> str:
+    """Return `model_type` of a config.json."""
+    return str(config.get("model_type")).lower()

@@ -104,8 +104,7 @@ def stand_in(name: str) -> tuple[Callable[..., Any], str]:
 def read_torch(file: Path) -> Any:
     """Return the content of a file of torch.save: plain values, stand-ins and mapped tensors.
 
-    Raises:
-        ValueError: the file is corrupt, or of the format before PyTorch 1.6.
+    Raise ValueError if it is corrupt, or of the format before PyTorch 1.6.
     """
     try:
         stand_ins = [stand_in(name) for name in get_unsafe_globals_in_checkpoint(file)]
@@ -206,8 +205,7 @@ def method_of(settings: Mapping[str, Any]) -> str:
 def folded(checkpoint: Checkpoint) -> Transformer:
     """Return the plain transformer that computes the same as a published network.
 
-    Raises:
-        ValueError: it is another network, or is conditioned on time.
+    Raise ValueError if it is another network, or is conditioned on time.
     """
     # Its settings: nothing may depend on the noise level, and MASK is the last token.
     settings = checkpoint.settings

@@ -198,9 +198,6 @@ def carried_over(
     Returns:
         The entries of config.json that do not describe the network, other files by name, and the
         rows of results.
-
-    Raises:
-        ValueError: the directory is missing, or config.json is corrupt.
     """
     folder = net.folder
     if folder is None:

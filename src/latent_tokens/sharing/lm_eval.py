@@ -144,15 +144,8 @@ def continue_contexts(
 ) -> list[str]:
     """Return the generated text after each context, up to its first stop string or the end of the text.
 
-    Decoding ends when no later token changes a text.
-
-    Args:
-        model: the model.
-        contexts: the given tokens. One that is too long loses its first tokens.
-        numbers: the random stream of each, which is that of (seed, number).
-        settings: how many tokens are masked after each context, and the stop strings.
-        decoding: how to sample.
-        seed: the random seed.
+    A context that is too long loses its first tokens. Each is decoded with the random stream of
+    (seed, number). Decoding ends when no later token changes a text.
     """
     decoding = replace(decoding, temperature=settings.temperature, top_p=settings.top_p)
     num_new = settings.max_tokens

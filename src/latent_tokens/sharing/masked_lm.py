@@ -20,8 +20,7 @@ def attended_slots(
 ) -> tuple[Tensor, Tensor]:
     """Return the positions of slots, by default 0, 1, 2 and so on, and which slots (B, S) are not padding.
 
-    Raises:
-        ValueError: positions are out of range or occur twice.
+    Raise ValueError if positions are out of range or occur twice.
     """
     attended = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     attended = attended.bool()
@@ -31,20 +30,15 @@ def attended_slots(
     is_twice = (ordered.diff(dim=1) == 0) & (ordered[:, 1:] >= 0)
     is_outside = attended & ((positions < 0) | (positions >= net.max_length))
     if is_twice.any() or is_outside.any():
-        raise ValueError(
-            f"position_ids: must be different and from 0 to {net.max_length - 1}. Cut the input."
-        )
+        allowed = f"must be different and from 0 to {net.max_length - 1}"
+        raise ValueError(f"position_ids: {allowed}. Cut the input.")
     return positions.long(), attended
 
 
 def arranged_logits(
     net: Transformer, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the logits (B, S, V + 1) of slots in any order, and which of them (B, S) predict a token.
-
-    Raises:
-        ValueError: positions are out of range or occur twice.
-    """
+    """Return the logits (B, S, V + 1) of slots in any order, and which of them (B, S) predict a token."""
     method = net.method
     positions, attended = attended_slots(net, input_ids, position_ids, attention_mask)
     tokens, layout, slot_of = arrange(net, input_ids.long(), positions, attended)
@@ -60,12 +54,6 @@ def arrange(
     net: Transformer, input_ids: Tensor, positions: Tensor, attended: Tensor
 ) -> tuple[Tensor, Layout, Tensor]:
     """Arrange slots as the method expects them: [clean | masked | padding], each in the order of the input.
-
-    Args:
-        net: the network with its method.
-        input_ids: tokens and MASK (B, S).
-        positions: the positions of the slots, (S) or (B, S).
-        attended: which slots (B, S) are not padding.
 
     Returns:
         The tokens of the sequences (B, L), the layout of the input, and the slot (B, S) of the
@@ -86,10 +74,8 @@ def arrange(
         num_visible = num_visible.clamp(max=1)
     layout = Layout(positions.gather(1, slots), num_clean, num_clean + num_visible)
     if method.readout == "shifted" and (layout.positions != layout.slots)[layout.shown].any():
-        raise ValueError(
-            "input_ids: its tokens are not a prefix, and a shifted readout only continues one. "
-            "Use scdm or mdm to infill."
-        )
+        problem = "its tokens are not a prefix, and a shifted readout only continues one"
+        raise ValueError(f"input_ids: {problem}. Use scdm or mdm to infill.")
 
     # The tokens by position.
     rows = torch.arange(len(input_ids), device=input_ids.device)[:, None].expand_as(input_ids)
@@ -126,12 +112,7 @@ def decode_masked(
     seed: int,
     on_step: Callable[[Step], None] | None,
 ) -> GeneratedOutput:
-    """Return `input_ids` (B, L) with every MASK decoded. Padding stays as it is.
-
-    Raises:
-        ValueError: padding is not at the end of a row, or the input is longer than those of
-            training.
-    """
+    """Return `input_ids` (B, L) with every MASK decoded. Padding, at the end of rows, stays as it is."""
     _, attended = attended_slots(net, input_ids, None, attention_mask)
     if (attended[:, 1:] & ~attended[:, :-1]).any():
         raise ValueError("attention_mask: padding must be at the end of a row")

@@ -129,23 +129,19 @@ def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):
     assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
 
 
-def test_a_name_that_comes_along_and_other_precisions():
+def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
     model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm")
     assert model.dtype == torch.float32
     assert equal(model.net, from_pretrained("sudoku-6-scdm"))
     for name in ("dtype", "torch_dtype"):
         model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm", **{name: torch.bfloat16})
         assert model.dtype == torch.bfloat16
-    with refused("not found: not a run directory"):
-        LatentTokensForMaskedLM.from_pretrained("nowhere")
-
-
-def test_dtype_auto_is_the_precision_of_the_saved_weights(tmp_path):
     for dtype in (torch.bfloat16, torch.float32):
         save_pretrained(from_pretrained("sudoku-6-scdm"), tmp_path, dtype=dtype)
         model = LatentTokensForMaskedLM.from_pretrained(tmp_path, dtype="auto")
         assert model.dtype == model.config.dtype == dtype
-        assert LatentTokensForMaskedLM.from_pretrained(tmp_path).dtype == torch.float32
+    with refused("not found: not a run directory"):
+        LatentTokensForMaskedLM.from_pretrained("nowhere")
 
 
 def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
@@ -341,17 +337,10 @@ def test_setting_of_generate_is_refused(model_of, settings, message):
         model_of(METHODS["mdm"]).generate(boards(3), **settings)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "positions"),
-    [
-        (boards(3), torch.arange(1, 17)),
-        (boards(3), torch.zeros(16, dtype=torch.long)),
-        (torch.zeros(1, 17, dtype=torch.long), None),
-    ],
-)
-def test_positions_out_of_range_or_twice_are_refused(model_of, tokens, positions):
+@pytest.mark.parametrize("positions", [torch.arange(1, 17), torch.zeros(16, dtype=torch.long)])
+def test_positions_out_of_range_or_twice_are_refused(model_of, positions):
     with refused("position_ids: must be different and from 0 to 15. Cut the input."):
-        model_of(METHODS["scdm"])(tokens, positions)
+        model_of(METHODS["scdm"])(boards(3), positions)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])  # uint8 is that of a data set

@@ -48,7 +48,11 @@ CONFIGS = {  # wrong entries of a config: (keys, value, error)
     "no method": (("method",), {}, "corrupt"),
     "another vocabulary": (("model", "vocab_size"), 5, "of another network"),
     "no heads": (("model", "size", "heads"), 0, "heads=0: must be a whole number from 1"),
-    "a deep network": (("model", "size", "layers"), 1 << 31, "corrupt (more layers than weights)"),
+    "a deep network": (
+        ("model", "size", "layers"),
+        1 << 31,
+        "corrupt (layers=2147483648: more than the weights)",
+    ),
     "a wide network": (("model", "size", "width"), 1 << 24, "of another network"),
     "a wider one": (("model", "size", "width"), 1 << 62, "corrupt"),
     "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),

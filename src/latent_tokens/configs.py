@@ -89,7 +89,7 @@ def is_union(hint: object) -> bool:
 
 @dataclass(frozen=True)
 class StepConfig(Config):
-    """What a decoding step predicts, and what it decodes. None is the default of the method or task."""
+    """Settings of a decoding step: its input, and what it decodes. None is the default."""
 
     latents: NumLatents | None = None
     """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has

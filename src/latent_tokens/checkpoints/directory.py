@@ -159,8 +159,8 @@ def from_pretrained(
             problem = f"has weights of your own network {config['model'].get('class')}"
             fix = f"from_pretrained({str(folder)!r}, net=...)"
             raise ValueError(f"{folder}: {problem}. Give it in Python: {fix}")
-        if config["model"]["size"]["layers"] > len(shapes_of(weights)):
-            raise TypeError("more layers than weights")
+        if (layers := config["model"]["size"]["layers"]) > len(shapes_of(weights)):
+            raise TypeError(f"layers={layers}: more than the weights")
         with torch.device("meta"):  # allocate nothing before the weights are compared
             ours = build(config)
     except CORRUPT as error:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from latent_tokens import METHODS, SIZES, TASKS, TrainConfig, configs, fit, from_pretrained, save_pretrained
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import printable
 from latent_tokens.cli import as_flags, main, parse
 from latent_tokens.commands import COMMANDS
@@ -170,8 +171,10 @@ def test_solve_keeps_what_is_given(runs, capsys):
 
 
 def test_evaluate_writes_nothing_next_to_a_bundled_model(capsys):
+    before = sorted(BUNDLED.rglob("*"))
     assert run("evaluate sudoku-6-ar-mtp --num-samples 2 --json") == 0
     assert lines(capsys.readouterr().out)[0]["method"] == "ar-mtp"
+    assert sorted(BUNDLED.rglob("*")) == before
 
 
 PROMPTS = {  # of each task: a problem, how its prompt is drawn, and its tokens: given, in all
@@ -283,7 +286,7 @@ def test_error_of_the_parser_names_the_value(command, message, capsys):
         ("skip_bad=True: no", "data x", "--skip-bad: no"),
         ("houses=(3, 4): no", "data x", "--houses 3 4: no"),
         ("source=None: no", "data x", "--source: no"),
-        ("judge=x: no", "evaluate x", "--evaluator x: no"),
+        ("evaluator=x: no", "evaluate x", "--evaluator x: no"),
         ("width=4: no", "train a b", "width=4: no"),
         ("runs/a.b=4/latents=3: no", "solve x", "runs/a.b=4/latents=3: no"),
     ],

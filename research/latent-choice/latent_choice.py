@@ -5,7 +5,6 @@ python research/latent-choice/latent_choice.py RUN       # decode boards with ea
 """
 
 import sys
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -15,7 +14,13 @@ import torch
 from torch import Tensor
 
 import latent_tokens as lt
-from latent_tokens.core.policies import quantize, rank_by, support_from_clean, support_of_candidates
+from latent_tokens.core.policies import (
+    LatentPolicy,
+    quantize,
+    rank_by,
+    support_from_clean,
+    support_of_candidates,
+)
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -37,26 +42,24 @@ def sharing(task: lt.Task) -> Tensor:
     return (is_shared & ~torch.eye(task.length, dtype=torch.bool)).double()
 
 
-def of_a_unit(net: lt.Denoiser, task: lt.Task, decoding: lt.Decoding) -> lt.Decoding:
+def of_a_unit(net: lt.Denoiser, task: lt.Task) -> LatentPolicy:
     """Choose latent tokens that share the most units with the candidates."""
     relation = quantize(sharing(task))
-    policy = rank_by(lambda step: support_of_candidates(relation, step), "of a unit")
-    return replace(decoding, latent_policy=policy)
+    return rank_by(lambda step: support_of_candidates(relation, step), "of a unit")
 
 
-def constrained(net: lt.Denoiser, task: lt.Task, decoding: lt.Decoding) -> lt.Decoding:
+def constrained(net: lt.Denoiser, task: lt.Task) -> LatentPolicy:
     """Choose latent tokens that share units with the most clean cells."""
     relation = quantize(sharing(task))
-    policy = rank_by(lambda step: support_from_clean(relation, step), "constrained")
-    return replace(decoding, latent_policy=policy)
+    return rank_by(lambda step: support_from_clean(relation, step), "constrained")
 
 
-def constrained_of_a_unit(net: lt.Denoiser, task: lt.Task, decoding: lt.Decoding) -> lt.Decoding:
+def constrained_of_a_unit(net: lt.Denoiser, task: lt.Task) -> LatentPolicy:
     """Choose latent tokens by the product of the two: the policy relevant, with the relation of the rules."""
-    return replace(decoding, latent_policy=lt.relevant(sharing(task), "constrained of a unit"))
+    return lt.relevant(sharing(task), "constrained of a unit")
 
 
-def certain(sign: int, net: lt.Denoiser, task: lt.Task, decoding: lt.Decoding) -> lt.Decoding:
+def certain(sign: int, net: lt.Denoiser, task: lt.Task) -> LatentPolicy:
     """Choose latent tokens that the model is most (1) or least (-1) certain of.
 
     Its forward pass on all masked tokens is not counted as a cost.
@@ -69,8 +72,7 @@ def certain(sign: int, net: lt.Denoiser, task: lt.Task, decoding: lt.Decoding) -
         by_position = torch.zeros_like(step.order, dtype=certainties.dtype)
         return by_position.scatter(1, step.order[:, : certainties.shape[1]], certainties)
 
-    name = "most certain" if sign > 0 else "least certain"
-    return replace(decoding, latent_policy=rank_by(certainty, name))
+    return rank_by(certainty, "most certain" if sign > 0 else "least certain")
 
 
 OF_RULES = {
@@ -89,8 +91,9 @@ def measure(run: str, num_samples: int = 1_334) -> None:
         settings = {"order": order, "candidates": 4 if order == "top_prob" else None, "latents": (n,)}
         if choice in ("random", "relevant"):
             settings["latent_policy"] = choice
-        adjust = OF_RULES.get(choice)
-        (row,) = lt.evaluate(model.net, model.task, num_samples=num_samples, adjust=adjust, **settings)
+        if choice in OF_RULES:
+            settings["latent_policy"] = OF_RULES[choice](model.net, model.task)
+        (row,) = lt.evaluate(model.net, model.task, num_samples=num_samples, **settings)
         print(f"{order}, {choice}, n={n}: {row[row['metric']]:.1f}% at {row['relative_cost']:.2f}x")
 
 

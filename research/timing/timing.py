@@ -6,8 +6,6 @@ python research/timing/timing.py RUN            # decode with each schedule: a m
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import latent_tokens as lt
@@ -48,22 +46,22 @@ def total(latents: int | Callable[[int], int], length: int, k: int) -> int:
     return sum(min(number, max(0, num_masked - k)) for num_masked, number in numbers)
 
 
-def scheduled(name: str, net: lt.Denoiser, task: lt.Task, decoding: lt.Decoding) -> lt.Decoding:
-    """Return a decoding with about as many latent tokens in all as n = L / 4, at the steps of a schedule."""
-    length, k = task.length, decoding.candidates
+def scheduled(name: str, length: int, k: int) -> int | Callable[[int], int]:
+    """Return the n of a schedule with about as many latent tokens in all as n = L / 4."""
     goal = total(length // 4, length, k)
     sizes = (SCHEDULES[name](length, size) for size in range(1, length + 1))
-    return replace(decoding, latents=min(sizes, key=lambda latents: abs(total(latents, length, k) - goal)))
+    return min(sizes, key=lambda latents: abs(total(latents, length, k) - goal))
 
 
 def measure(run: str, num_samples: int = 1_334) -> None:
     """Print the valid samples of a model for each order and schedule."""
     model = lt.load(run)
     for order in ORDERS:
-        settings = {"order": order, "candidates": 4 if order == "top_prob" else None}
+        k = 4 if order == "top_prob" else 1
+        settings = {"order": order, "candidates": k, "num_samples": num_samples}
         for name in SCHEDULES:
-            adjust = partial(scheduled, name)
-            (row,) = lt.evaluate(model.net, model.task, num_samples=num_samples, adjust=adjust, **settings)
+            latents = scheduled(name, model.task.length, k)
+            (row,) = lt.evaluate(model.net, model.task, latents=latents, **settings)
             print(f"{order}, {name}: {row[row['metric']]:.1f}% at {row['relative_cost']:.2f}x")
 
 

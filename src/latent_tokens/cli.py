@@ -127,7 +127,7 @@ def as_flags(message: str, command: object) -> str:
             return f"{name.upper()} {value!r}"
         if value == "False":
             return f"--no-{name}"
-        flag = {"judge": "evaluator", "start": "from"}.get(name, name).replace("_", "-")
+        flag = "from" if name == "start" else name.replace("_", "-")
         return f"--{flag}" if value in ("True", "None", "") else f"--{flag} {value}"
 
     value = r"\([^)]*\)|'[^']*'|[^\s;,]*?(?=[.:]?(?:[\s;,]|$))"

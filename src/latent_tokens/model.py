@@ -22,32 +22,27 @@ from latent_tokens.checkpoints.directory import (
     model_of,
 )
 from latent_tokens.checkpoints.files import find
-from latent_tokens.checks import changed, check_choice, check_int, check_settings
+from latent_tokens.checks import check_choice, check_int, check_settings
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.evaluate import evaluate
-from latent_tokens.evaluation.problems import Batch, decode_batch, device_of, policy_for
+from latent_tokens.evaluation.problems import (
+    Batch,
+    decode_batch,
+    device_of,
+    policy_for,
+    without_prompt,
+)
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, judged_by
 from latent_tokens.evaluation.settings import check_policy, decoding_for, split_functions
-from latent_tokens.evaluation.text import evaluate_text, evaluator_of
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub import push_to_hub, save_pretrained
-from latent_tokens.tasks import (
-    Examples,
-    Language,
-    Task,
-    Text,
-    Tokens,
-    check_instance,
-    errors_of,
-    joined,
-)
+from latent_tokens.tasks import Examples, Language, Task, Tokens, check_instance, errors_of, joined
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
 from latent_tokens.training.loop import fit
@@ -108,9 +103,8 @@ class ResultTable:
         try:
             import pandas
         except ImportError:
-            raise ValueError(
-                "to_pandas: pandas is not installed. Use pip install pandas."
-            ) from None
+            fix = "Use pip install pandas."
+            raise ValueError(f"to_pandas: pandas is not installed. {fix}") from None
         return pandas.DataFrame(self.rows)
 
 
@@ -118,8 +112,8 @@ Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLik
 
 
 def problems_of(
+    net: Transformer,
     task: Language,
-    mask_id: int,
     prompt: Prompt | None,
     known: ArrayLike | None,
     num_samples: int | None,
@@ -128,16 +122,13 @@ def problems_of(
     """Return the problems of samples, one each. Takes its arguments, and raises, as `Model.generate`."""
     if num_samples is not None:
         check_int("num_samples", num_samples, 1)
-    if prompt is None and known is not None:
-        raise ValueError(
-            "known: there is no prompt. Pass tokens of the same shape, or leave known out."
-        )
-    if prompt is None and isinstance(task, Task):
-        return make_problems(task, num_samples or 1, seed)
     if prompt is None:
-        return Examples.of(np.zeros((num_samples or 1, task.length), np.uint16), 0)
-    examples = examples_of(task, mask_id, prompt, known)
-    fix = f"Use {mask_id}, MASK, at positions to decode"
+        if known is not None:
+            fix = "Pass tokens of the same shape, or leave known out."
+            raise ValueError(f"known: there is no prompt. {fix}")
+        return without_prompt(net, task, num_samples or 1, seed)
+    examples = examples_of(task, net.mask_id, prompt, known)
+    fix = f"Use {net.mask_id}, MASK, at positions to decode"
     check_tokens(task, examples.tokens, examples.known, "prompt", fix)
     if num_samples is None:
         return examples
@@ -156,9 +147,8 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     examples = complete_examples(task, prompt)
     if examples is not None:
         if known is not None:
-            raise ValueError(
-                "known: is for token ids, and this prompt has its given tokens. Leave it out."
-            )
+            problem = "is for token ids, and this prompt has its given tokens"
+            raise ValueError(f"known: {problem}. Leave it out.")
         return examples
 
     # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored
@@ -171,18 +161,13 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     if tokens.dim() == 1:
         tokens = tokens[None]
         given = given.reshape(1, -1)
-    if (
-        tokens.shape[1:] != (task.length,)
-        or given.shape != tokens.shape
-        or given.dtype != torch.bool
-    ):
+    is_of_task = tokens.shape[1:] == (task.length,) and given.shape == tokens.shape
+    if not is_of_task or given.dtype != torch.bool:
         shapes = f"tokens {tuple(tokens.shape)}, known {tuple(given.shape)} of {given.dtype}"
         raise ValueError(f"{shapes}: must be (N, {task.length}), known of bool")
     if known is None and given.all():
-        raise ValueError(
-            f"known=None: every token is given. Pass known, true at given positions, or token {mask_id}, "
-            "MASK, at the others."
-        )
+        fix = f"Pass known, true at given positions, or token {mask_id}, MASK, at the others."
+        raise ValueError(f"known=None: every token is given. {fix}")
     ids = tokens.masked_fill(~given.to(tokens.device), 0).cpu().numpy()
     return Examples.of(cast(Tokens, ids), given.cpu().numpy())
 
@@ -259,23 +244,20 @@ class Model:
         """
         check_fits(self.net, self.task)
         decoding, seed = self.decoding(settings)
-        if isinstance(self.task, Text) and self.method.readout == "left" and prompt is None:
-            prompt = ""  # the first token must be given: no slot is to its left
-        examples = problems_of(self.task, self.net.mask_id, prompt, known, num_samples, seed)
+        examples = problems_of(self.net, self.task, prompt, known, num_samples, seed)
         decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
-        samples = decoded.samples
-        rows = list(zip(samples, examples.lengths.tolist(), strict=True))
+        rows = list(zip(decoded.samples, examples.lengths.tolist(), strict=True))
         valid = None
         if isinstance(self.task, Task):
             valid = np.array([not errors_of(self.task, *row) for row in rows], np.bool_)
         return Samples(
-            samples,
-            [self.task.decode(sample[:length]) for sample, length in rows],
-            valid,
-            decoded.generated.processed.cpu().numpy(),
-            decoded.generated.order.cpu().numpy(),
-            decoded.generated.forward_passes,
-            is_off_distribution(self.method, decoding.latents),
+            tokens=decoded.samples,
+            text=[self.task.decode(sample[:length]) for sample, length in rows],
+            valid=valid,
+            tokens_processed=decoded.generated.processed.cpu().numpy(),
+            order=decoded.generated.order.cpu().numpy(),
+            forward_passes=decoded.generated.forward_passes,
+            off_distribution=is_off_distribution(self.method, decoding.latents),
         )
 
     def evaluate(self, *, evaluator: str | None = None, **settings: Any) -> ResultTable:
@@ -294,21 +276,9 @@ class Model:
             >>> [row["latents"] for row in results.rows]
             [0, 4]
         """
-        named, functions = split_functions(settings)
-        config = changed(EvalConfig(), named)
-        if isinstance(self.task, Text):
-            judge_model = evaluator_of(evaluator, config, self.task, device_of(self.net))
-            rows = evaluate_text(self.net, self.task, config, judge_model, functions=functions)
-        elif evaluator is not None:
-            raise ValueError(
-                f"evaluator={evaluator}: is for text, and {self.task.name} has a verifier. Leave it out."
-            )
-        else:
-            rows = evaluate(self.net, cast(Task, self.task), config, **functions)
-        title = (
-            f"{self.directory.name}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
-        )
-        return ResultTable(rows, title)
+        rows = evaluate(self.net, self.task, evaluator=evaluator, **settings)
+        samples = f"{rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
+        return ResultTable(rows, f"{self.directory.name}, {samples}")
 
     def save_pretrained(
         self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None
@@ -351,14 +321,10 @@ class Model:
         decoding = decoding_for(self.method, self.task, config, functions)
         if "latent_policy" in functions:
             return decoding, config.seed
-        policy = EvalConfig(
-            latent_policy=config.latent_policy,
-            seed=config.seed,
-            off_distribution=config.off_distribution,
-        )
-        check_policy(self.method, policy, [functions.get("latents", config.latents)])
-        policy_function = policy_for(self.net, self.task, policy)
-        return replace(decoding, latent_policy=policy_function), config.seed
+        check_policy(self.method, config, [functions.get("latents", config.latents)])
+        of_examples = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
+        policy = policy_for(self.net, self.task, of_examples)
+        return replace(decoding, latent_policy=policy), config.seed
 
 
 def load(
@@ -433,9 +399,8 @@ def train(
     own_method = None if isinstance(method, str) else method
     folder = fit(config, own_method, net=net, task=own_task)
     # The task of another name is that of the directory, with the settings of its data set.
-    typed = task if own_task is not None or is_dotted(task_name) else None
+    dotted = task_name if is_dotted(task_name) else None
     if net is None:
-        return load(folder, task=typed)
+        return load(folder, task=own_task or dotted)
     trained = cast(Transformer, unwrap(from_pretrained(folder, net=net)))
-    learned = learned_task(folder, typed) if typed is None or isinstance(typed, str) else typed
-    return Model(trained, trained.method, learned, folder)
+    return Model(trained, trained.method, own_task or learned_task(folder, dotted), folder)

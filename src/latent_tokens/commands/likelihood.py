@@ -79,14 +79,8 @@ def run_likelihood(command: Likelihood) -> int:
     net = model_of(command.run, command.method, command.base)
     task = learned_text(find(command.run))
     check_fits(net, task)
-    config = EvalConfig(
-        latents=command.latents,
-        order=command.order,
-        latent_policy=command.latent_policy,
-        data=command.data,
-        seed=command.seed,
-        off_distribution=command.off_distribution,
-    )
+    names = ("latents", "order", "latent_policy", "data", "seed", "off_distribution")
+    config = EvalConfig(**{name: getattr(command, name) for name in names})
     check_policy(net.method, config, command.latents or ())
     examples = read_examples(command, task, net.mask_id)
     if net.method.readout == "left":

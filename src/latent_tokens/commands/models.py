@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from tyro.conf import arg
 
@@ -73,10 +73,8 @@ def run_import(command: Import) -> int:
         if value is not None:
             kind = "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
             raise ValueError(f"{option}={value}: is for {kind}. Leave it out.")
-    has_tokenizer = (
-        import_published(command, source) if is_published else import_training(command, source)
-    )
-    if not has_tokenizer:
+    convert = import_published if is_published else import_training
+    if not convert(command, source):
         print(WITHOUT_TOKENIZER)
     print(command.out)
     return 0
@@ -98,15 +96,16 @@ def import_training(command: Import, source: Path) -> bool:
     # Write the model directory.
     alpha = imported.settings.get("alpha_0")
     is_known = isinstance(alpha, int | float) and 0 <= alpha <= 1
-    origin: dict[str, Json] = {
-        "source": Path(command.source).resolve().name,
+    source_name = Path(command.source).resolve().name
+    origin = {
+        "source": source_name,
         "weights": imported.kind,
         "alpha_0": alpha if is_known else None,
     }
     task, beside = text_of(net, coder, str(command.tokenizer))
     about: dict[str, Json] = {
         "name": name_of(net.method),
-        "imported": origin,
+        "imported": cast("Json", origin),
         "fingerprint": fingerprint(net),
         "made_with": provenance(),
         **task,

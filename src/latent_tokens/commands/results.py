@@ -107,7 +107,7 @@ class Reproduce(Command, ReproduceConfig):
     """
 
     experiment: Annotated[ExperimentName, arg(metavar="NAME")]
-    judge: Evaluator = None
+    evaluator: Evaluator = None
 
 
 def run_reproduce(command: Reproduce) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from latent_tokens import processes
@@ -55,49 +55,90 @@ def run_sample(command: Sample) -> int:
     from latent_tokens.checkpoints.directory import check_fits, learned_task, model_of
     from latent_tokens.checkpoints.files import find
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
-    from latent_tokens.data.dialogues import user_prompt
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
     from latent_tokens.tasks import Text
 
     # Check the options against the model.
-    count = 1 if command.show else command.num_samples
-    check_int("num_samples", count, 1)
+    check_int("num_samples", command.num_samples, 1)
     net = model_of(command.run, command.method, command.base)
     if command.compile:
         compile_blocks(net)
     task = learned_task(find(command.run), command.task)
     check_fits(net, task)
-    if command.chat:
-        command = replace(command, prompt=user_prompt(task, command.prompt))
-    if isinstance(task, Text) and net.method.readout == "left" and command.prompt is None:
-        # The first token must be given: no slot is to its left
-        command = replace(command, prompt="")
-    if not isinstance(task, Text) and (command.prompt is not None or command.show):
-        name = f"prompt={command.prompt!r}" if command.prompt is not None else "show=True"
-        raise ValueError(
-            f"{name}: is for text, and this model learned {task.name}. Use latent-tokens solve."
-        )
-    sampling = command.config(SamplingConfig)
-    decoding = decoding_for(net.method, task, sampling)
+    decoding = decoding_for(net.method, task, command.config(SamplingConfig))
     check_decoding(net.method, decoding)
+    is_off = is_off_distribution(net.method, decoding.latents)
+    problems = problems_of(command, net, task)
 
     # Draw and print the samples.
-    problems = problems_of(command, task, count)
-    samples, orders, processed, seconds = draw(net, decoding, command, task, problems)
+    begin = time.perf_counter()
+    samples, orders, processed = draw(net, decoding, command, task, problems)
+    seconds = time.perf_counter() - begin
     if not processes.is_main():
         return 0
-    print_samples(
-        command, task, problems, samples, orders, is_off_distribution(net.method, decoding.latents)
-    )
-    if isinstance(task, Text) and not command.json:
+    print_samples(command, task, problems, samples, orders, is_off)
+    if command.json:
+        return 0
+    if isinstance(task, Text):
         count = int(problems.lengths.sum() - problems.known.sum())
         speed = f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s"
         print(f"{speed}, {processed:,} tokens processed")
-    if is_off_distribution(net.method, decoding.latents) and not command.json:
+    if is_off:
         num_latents = shown_latents(net.method, decoding)
         print(latents_in_words(num_latents, shown_candidates(net.method, decoding), True))
     return 0
+
+
+def problems_of(command: Sample, net: Transformer, task: Solvable | Text) -> Examples:
+    """Return the problems, one per sample. Raise ValueError if the prompt does not suit the task."""
+    import numpy as np
+
+    from latent_tokens.data.dialogues import user_prompt
+    from latent_tokens.evaluation.problems import without_prompt
+    from latent_tokens.tasks import Text
+
+    count = 1 if command.show else command.num_samples
+    prompt = user_prompt(task, command.prompt) if command.chat else command.prompt
+    if not isinstance(task, Text) and (prompt is not None or command.show):
+        name = "show=True" if prompt is None else f"prompt={prompt!r}"
+        reason = f"is for text, and this model learned {task.name}"
+        raise ValueError(f"{name}: {reason}. Use latent-tokens solve.")
+    if prompt is None:
+        return without_prompt(net, task, count, command.seed)
+    problem = task.encode(prompt)
+    if problem.known[:, : problem.lengths[0]].all():
+        reason = f"has {problem.lengths[0] - 1:,} tokens and leaves nothing to generate"
+        raise ValueError(f"prompt={prompt!r}: {reason} in {task.length:,}. Shorten it.")
+    return problem.take(np.zeros(count, np.int64))
+
+
+def draw(
+    net: Transformer, decoding: Decoding, command: Sample, task: Solvable | Text, problems: Examples
+) -> tuple[Tokens, Tokens, int]:
+    """Return (samples, their orders, tokens processed).
+
+    Each rank draws its shard, and every rank returns all samples.
+    """
+    from latent_tokens.data.loading import as_numpy
+    from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
+    from latent_tokens.tasks import Text
+
+    # Decode this rank's shard.
+    shard = processes.shard_indices(len(problems.tokens))
+    batch = Batch.of(problems.take(shard), device_of(net), shard)
+    shown: AbstractContextManager[Callable[[Step], None] | None] = nullcontext()
+    if command.show and isinstance(task, Text) and processes.is_main():
+        from latent_tokens.trace.terminal import watching
+
+        shown = watching(task, batch.tokens, batch.known, batch.lengths)
+    with shown as on_step:
+        decoded = decode_batch(net, batch, decoding, command.seed, on_step)
+
+    # Gather the samples of all ranks.
+    samples = processes.gather_rows(decoded.samples)
+    orders = processes.gather_rows(as_numpy(decoded.generated.order))
+    return samples, orders, sum(processes.all_gather_object(decoded.processed))
 
 
 def print_samples(
@@ -117,59 +158,9 @@ def print_samples(
         entries = {"tokens": sample[:length].tolist(), "order": orders[number, :length].tolist()}
         verdict = ""
         if scores is not None and not isinstance(task, Text):
-            verdict = task.metric if scores[number] else f"not {task.metric}"
             entries[task.metric] = bool(scores[number])
+            verdict = task.metric if scores[number] else f"not {task.metric}"
         if command.json:
             print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
         else:
             print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
-
-
-def draw(
-    net: Transformer, decoding: Decoding, command: Sample, task: Solvable | Text, problems: Examples
-) -> tuple[Tokens, Tokens, int, float]:
-    """Return (samples, their orders, tokens processed, seconds).
-
-    Each rank draws its shard, and every rank returns all samples.
-    """
-    from latent_tokens.data.loading import as_numpy
-    from latent_tokens.evaluation.problems import Batch, decode_batch, device_of
-    from latent_tokens.tasks import Text
-
-    # Decode this rank's shard.
-    shard = processes.shard_indices(len(problems.tokens))
-    batch = Batch.of(problems.take(shard), device_of(net), shard)
-    begin = time.perf_counter()
-    shown: AbstractContextManager[Callable[[Step], None] | None] = nullcontext()
-    if command.show and isinstance(task, Text) and processes.is_main():
-        from latent_tokens.trace.terminal import watching
-
-        shown = watching(task, batch.tokens, batch.known, batch.lengths)
-    with shown as on_step:
-        decoded = decode_batch(net, batch, decoding, command.seed, on_step)
-
-    # Gather the samples of all ranks.
-    samples = processes.gather_rows(decoded.samples)
-    orders = processes.gather_rows(as_numpy(decoded.generated.order))
-    processed = sum(processes.all_gather_object(decoded.processed))
-    return samples, orders, processed, time.perf_counter() - begin
-
-
-def problems_of(command: Sample, task: Solvable | Text, count: int) -> Examples:
-    """Return the problems, one per sample. Raise ValueError if the prompt leaves nothing to generate."""
-    import numpy as np
-
-    from latent_tokens.data.splits import make_problems
-    from latent_tokens.tasks import Examples, Text
-
-    if not isinstance(task, Text):
-        return make_problems(task, count, command.seed)
-    if command.prompt is None:
-        return Examples.of(np.zeros((count, task.length), np.uint16), 0)
-    problem = task.encode(command.prompt)
-    if problem.known[:, : problem.lengths[0]].all():
-        raise ValueError(
-            f"prompt={command.prompt!r}: has {problem.lengths[0] - 1:,} tokens "
-            f"and leaves nothing to generate in {task.length:,}. Shorten it."
-        )
-    return problem.take(np.zeros(count, np.int64))

@@ -21,7 +21,7 @@ ManyCandidates = Annotated[
 ]
 ManyValues = Annotated[tuple[float, ...] | None, arg(metavar="X [X ...]")]
 ManyLatents = Annotated[tuple[NumLatents, ...] | None, arg(metavar="N|all [N|all ...]")]
-Evaluator = Annotated[str | None, arg(name="evaluator", aliases=("--judge",), metavar="EVALUATOR")]
+Evaluator = Annotated[str | None, arg(aliases=("--judge",), metavar="EVALUATOR")]
 Output = Annotated[Path | None, arg(aliases=("-o",), metavar="FILE")]
 
 

@@ -24,7 +24,6 @@ from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
-from latent_tokens.core.policies import nearest
 from latent_tokens.core.selection import FixedCount
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.intervals import wilson
@@ -34,6 +33,7 @@ from latent_tokens.evaluation.problems import (
     device_of,
     find_problems,
     policy_for,
+    without_prompt,
 )
 from latent_tokens.evaluation.rows import SHARES, Row, percent, trained_run
 from latent_tokens.evaluation.settings import (
@@ -42,18 +42,20 @@ from latent_tokens.evaluation.settings import (
     decoding_for,
     label,
     name_of_function,
+    order_for,
     row_settings,
     shown_candidates,
     shown_latents,
     split_functions,
     with_protocol,
 )
+from latent_tokens.evaluation.text import DEFAULT_TEXTS, Evaluator, evaluator_of, scores_of_texts
 from latent_tokens.network.check import check_once
 from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
-from latent_tokens.tasks import TASKS, Examples, Language, Task, task_or_named
+from latent_tokens.tasks import TASKS, Examples, Language, Task, Text, task_or_named
 from latent_tokens.tasks.base import scores_of
 from latent_tokens.tasks.examples import Tokens
 
@@ -106,15 +108,12 @@ def evaluate_one(model: Path, task: str, config: EvalConfig) -> Row:
     return row
 
 
-Adjust = Callable[[Transformer, Any, Decoding], Decoding]
-
-
 def evaluate(
     net: Transformer | nn.Module,
-    task: Task | str,
+    task: Language | str,
     config: EvalConfig | None = None,
     *,
-    adjust: Adjust | None = None,
+    evaluator: str | Evaluator | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
     **settings: Any,
 ) -> list[Row]:
@@ -122,14 +121,15 @@ def evaluate(
 
     Percentages are of samples, and seconds of decoding only. `processed` is tokens processed per
     sample, `relative_cost` relative to an input with all masked tokens at every step, and
-    `paper_cost` the same by the paper's formula (D-21, relative cost). docs/formats.md lists all
-    keys.
+    `paper_cost` the same by the paper's formula (D-21, relative cost). Generated text has
+    perplexity, entropy (nats) and distinct-1 to 3. docs/formats.md lists all keys.
 
     Args:
         net: the model, also in a wrapper. It is left in eval mode.
         task: the task that it learned, or its name.
         config: the settings. None is `EvalConfig()`.
-        adjust: changes the decoding of each row last.
+        evaluator: the evaluator model of generated text. Rank 0 scores with it and has the rows.
+            None: trigrams of `data`.
         on_row: receives each row as soon as it is measured.
         **settings: fields of `EvalConfig` that replace those of `config` (`latents=(0, 4)`), or your
             own functions for fields of `Decoding` (`confidence=mine`, `select=mine`), which rows name.
@@ -144,56 +144,29 @@ def evaluate(
     """
     # Check the request before anything is computed.
     net = cast(Transformer, unwrap(net))
-    task = task_or_named(task)
+    task = task if isinstance(task, Text) else task_or_named(cast("Task | str", task))
     named, functions = split_functions(settings)
     config = changed(EvalConfig() if config is None else config, named)
-    protocol = config.protocol
+    of_problems: Row = {} if config.protocol is None else {"protocol": config.protocol}
     config = with_protocol(net, task, config)
-    decodings = checked_decodings(net, task, config, functions)
-    problems = find_problems(task, config)
-    of_problems: Row = {
-        "problems": config.data.name if config.data else None,
-        "problems_sha256": fingerprint(problems),
-    }
-    if protocol is not None:
-        of_problems["protocol"] = protocol
-    score = partial(scored, task, problems)
-    return measure(
-        net, task, config, decodings, problems, score, of_problems, adjust=adjust, on_row=on_row
-    )
+    decodings = checked_decodings(net, task, config, functions, evaluator)
+    problems, score = problems_and_score(net, task, config, evaluator)
+    if not isinstance(task, Text):
+        name = config.data.name if config.data else None
+        of_problems |= {"problems": name, "problems_sha256": fingerprint(problems)}
 
-
-def measure(
-    net: Transformer,
-    task: Language,
-    config: EvalConfig,
-    decodings: Sequence[Decoding],
-    problems: Examples,
-    score: Callable[[Tokens], Row | None],
-    of_problems: Row,
-    *,
-    adjust: Adjust | None = None,
-    on_row: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
-    """Return one row per decoding: a sample of each problem, and its cost.
-
-    `score` returns the metrics of all samples, or None on a rank that has no row. `of_problems` are
-    the entries on the problems. `adjust` and `on_row` are as for `evaluate`.
-    """
+    # Decode, score and report one row at a time.
     net.eval()
     model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
     warn_if_slow(config.precision, device_of(net))
     rows: list[Row] = []
     with processes.limit_threads(config.threads):
-        policy = policy_for(model, task, config)
+        policy = functions.get("latent_policy") or policy_for(model, task, config)
         for checked in decodings:
-            own = checked.latent_policy is not nearest
-            decoding = checked if own else replace(checked, latent_policy=policy)
-            if adjust is not None:
-                decoding = adjust(model, task, decoding)
+            decoding = replace(checked, latent_policy=policy)
             samples, costs = answer(model, problems, config, decoding)
             scores = score(samples)
-            if scores is None:
+            if scores is None:  # of text, on another rank than 0
                 continue
             row: Row = {
                 **row_settings(net.method, task, config, decoding),
@@ -212,14 +185,26 @@ def measure(
 
 
 def checked_decodings(
-    net: Transformer, task: Language, config: EvalConfig, functions: Mapping[str, Any] = NONE
+    net: Transformer,
+    task: Language,
+    config: EvalConfig,
+    functions: Mapping[str, Any] = NONE,
+    evaluator: str | Evaluator | None = None,
 ) -> list[Decoding]:
     """Return the decoding of each row. `functions` are as for `decoding_for`.
 
     Raises:
-        ValueError: the net is not of the task, or its method cannot decode so.
+        ValueError: the net is not of the task, its method cannot decode so, or a verifier scores
+            the task and there is an evaluator model.
     """
     check_fits(net, task)
+    if evaluator is not None and not isinstance(task, Text):
+        problem = f"is for generated text, and {task.name} has a verifier"
+        raise ValueError(f"evaluator={evaluator}: {problem}. Leave it out.")
+    order = order_for(net.method, task, config, functions)
+    if order == "left_to_right" and not config.refresh:
+        problem = "there is no random order to reshuffle"
+        raise ValueError(f"refresh=False with order={order}: {problem}. Leave it out.")
     check_policy(net.method, config, config.latents or ())
     check_once(net, net.method, task.length)
     decodings = [
@@ -228,6 +213,20 @@ def checked_decodings(
     for decoding in decodings:
         check_decoding(net.method, decoding)
     return decodings
+
+
+def problems_and_score(
+    net: Transformer, task: Language, config: EvalConfig, evaluator: str | Evaluator | None
+) -> tuple[Examples, Callable[[Tokens], Row | None]]:
+    """Return the problems, and a function of all samples that returns their metrics, or None."""
+    if not isinstance(task, Text):
+        puzzles = find_problems(cast(Task, task), config)
+        return puzzles, partial(scored, cast(Task, task), puzzles)
+    if evaluator is None or isinstance(evaluator, str):
+        evaluator = evaluator_of(evaluator, config, task, device_of(net))
+    count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
+    texts = without_prompt(net, task, count, config.seed)
+    return texts, partial(scores_of_texts, task, evaluator)
 
 
 def scored(task: Task, problems: Examples, samples: Tokens) -> Row:
@@ -303,15 +302,14 @@ def answer(
 
 
 def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | None:
-    """Return `paper_cost`, or None for several tokens per step or blocks, which the formula does not have."""
+    """Return `relative_cost` by the paper's formula, which has one token per step and no blocks.
+
+    It is None for other decodings, and if n or k follows a rule.
+    """
     if decoding.selection != FixedCount(1) or blocks_of(method, decoding) is not None:
         return None
-    return paper_cost(length, shown_candidates(method, decoding), shown_latents(method, decoding))
-
-
-def paper_cost(length: int, candidates: int | str, latents: int | str) -> float | None:
-    """Return `relative_cost` by the paper's formula, to 4 digits; None if n or k is a rule."""
-    if any(isinstance(count, str) and count != "all" for count in (candidates, latents)):
+    shown = shown_candidates(method, decoding), shown_latents(method, decoding)
+    k, n = (length if count == "all" else count for count in shown)
+    if isinstance(k, str) or isinstance(n, str):
         return None
-    k, n = (length if isinstance(count, str) else count for count in (candidates, latents))
     return round(relative_cost(length, k, n), 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import Literal
 
 import numpy as np
@@ -86,9 +87,8 @@ def nats_along_orders(
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
-    for start, part in zip(
-        range(0, len(examples.tokens), ROWS), chunks_of(examples, ROWS), strict=True
-    ):
+    starts = range(0, len(examples.tokens), ROWS)
+    for start, part in zip(starts, chunks_of(examples, ROWS), strict=True):
         tokens, known, lengths = as_tensors(part, device)
         rows = torch.arange(start, start + len(tokens), device=device)
         streams = Streams(seed, rows)
@@ -96,13 +96,7 @@ def nats_along_orders(
         arranged = [first_order(schedule, known, lengths, draw) for _ in range(count)]
         for number, along in enumerate(arranged):
             scored = token_scores(
-                net,
-                method,
-                tokens,
-                along,
-                known.sum(1),
-                lengths,
-                latents,
+                *(net, method, tokens, along, known.sum(1), lengths, latents),
                 latent_policy=latent_policy,
                 streams=streams,
                 off_distribution=off_distribution,
@@ -121,24 +115,19 @@ def schedule_for(method: Method, order: str | None) -> Order:
     Raises:
         ValueError: the name is unknown, or the method decodes from left to right only.
     """
-    check_order(order)
+    block = block_in(order)
+    if block is None:
+        check_choice("order", order, (None, "uniform", "left_to_right", "blockwise:N"))
     if order not in (None, "left_to_right") and method.is_left_to_right:
         raise ValueError(
             f"order={order}: this method decodes from left to right only. "
             "Use order=left_to_right, or esolm, scdm or mdm."
         )
-    block = block_in(order)
     if order == "left_to_right" or method.is_left_to_right:
         return left_to_right
     if block is not None:
         return blockwise(block)
     return any_order if block_of(method.attention) is None else method.order
-
-
-def check_order(order: str | None) -> None:
-    """Raise ValueError if there is no likelihood along an order of this name."""
-    if block_in(order) is None:
-        check_choice("order", order, (None, "uniform", "left_to_right", "blockwise:N"))
 
 
 def num_bytes(task: Text, examples: Examples) -> int:
@@ -277,23 +266,13 @@ def score_continuations(
         is_greedy = torch.ones_like(rows, dtype=torch.bool)
         for _ in range(num_orders):
             order = first_order(schedule, known, lengths, draw)
-            scored = token_scores(
-                net,
-                method,
-                tokens,
-                order,
-                num_known,
-                lengths,
-                settings.latents,
-                ends=ends,
-                off_distribution=settings.off_distribution,
-            )
+            inputs = (net, method, tokens, order, num_known, lengths, settings.latents)
+            off_distribution = settings.off_distribution
+            scored = token_scores(*inputs, ends=ends, off_distribution=off_distribution)
             nats.append(scored.log_probabilities.sum(1).tolist())
             is_greedy &= (scored.is_argmax | ~is_scored).all(1)
-        for index, each, greedy in zip(
-            indices, zip(*nats, strict=True), is_greedy.tolist(), strict=True
-        ):
-            scores[index] = ContinuationScore(each, greedy)
+        of_each = zip(zip(*nats, strict=True), is_greedy.tolist(), strict=True)
+        scores |= zip(indices, starmap(ContinuationScore, of_each), strict=True)
         report(len(indices))
     return [scores[index] for index in range(len(continuations))]
 

@@ -30,7 +30,6 @@ from latent_tokens.tasks import (
     Sudoku,
     SudokuPuzzle,
     Task,
-    Text,
     errors_of,
     signature,
 )
@@ -143,15 +142,9 @@ def find_problems(task: Task, config: EvalConfig) -> Examples:
     available = len(problems.tokens)
     count = config.num_samples or min(DEFAULT_SAMPLES, available)
     if not 1 <= count <= available:
-        name = task.name if config.data is None else config.data
-        fix = (
-            f"Use at most num_samples={available}."
-            if available
-            else "Make a data set that has some."
-        )
-        raise ValueError(
-            f"num_samples={count}: the test split of {name} has {available} problems. {fix}"
-        )
+        problem = f"the test split of {config.data or task.name} has {available} problems"
+        fix = f"at most num_samples={available}" if available else "a data set that has some"
+        raise ValueError(f"num_samples={count}: {problem}. Use {fix}.")
     return problems.take(slice(count))
 
 
@@ -191,9 +184,8 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     if config.data is not None:
         examples = read_split(task, config.data, "validation")
     elif isinstance(task, Task):
-        examples = (
-            make_splits(task, {"validation": NUM_PROBED}, config.seed).examples().get("validation")
-        )
+        splits = make_splits(task, {"validation": NUM_PROBED}, config.seed)
+        examples = splits.examples().get("validation")
     if examples is None or not len(examples.tokens):
         raise ValueError(
             f"latent_policy=relevant: {task.name} has no validation examples. "
@@ -203,16 +195,8 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     generator = torch.Generator().manual_seed(config.seed)
     most_masked = int((batch.lengths - batch.known.sum(1)).max())
     with counting("measuring influence", most_masked) as report:
-        table = influence(
-            net,
-            net.method,
-            batch.tokens,
-            batch.known,
-            generator,
-            lengths=batch.lengths,
-            report=report,
-        )
-    return relevant(table)
+        inputs = (net, net.method, batch.tokens, batch.known, generator)
+        return relevant(influence(*inputs, lengths=batch.lengths, report=report))
 
 
 @dataclass(frozen=True)
@@ -273,8 +257,13 @@ def check_solvable(task: Solvable, problem: Examples) -> None:
         )
 
 
-def text_problems(net: Transformer, task: Text, count: int) -> Examples:
-    """Return `count` texts to generate. Only the readout "left" has a given token, the first."""
-    if net.method.readout == "left":  # no slot is to the left of position 0
+def without_prompt(net: Transformer, task: Language, count: int, seed: int) -> Examples:
+    """Return `count` problems of the test split, or texts to generate.
+
+    Only texts of the readout "left" have a given token, the first: no slot is to its left.
+    """
+    if isinstance(task, Task):
+        return make_problems(task, count, seed)
+    if net.method.readout == "left":
         return task.encode("").take(np.zeros(count, np.int64))
     return Examples.of(np.zeros((count, task.length), np.uint16), 0)

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.markup import escape
 from rich.table import Table
@@ -23,6 +23,7 @@ from latent_tokens.evaluation.rows import (
     labeled,
     metric_of,
     read_results,
+    value_of,
     with_noise,
 )
 from latent_tokens.palette import METHOD_COLORS
@@ -49,43 +50,36 @@ def table(rows: Sequence[Row], title: str) -> Table:
 
     A column is left out if no row has its setting, or a row lacks its measurement.
     """
+    heading = rows[0]["metric"] if "entropy" in rows[0] else f"{rows[0]['metric']} %"
+    selected = any(map(selection_in_words, rows))
+
+    def numbers(name: str, form: str) -> list[str]:
+        values = [value_of(row, name) for row in rows if name in row]
+        return [form.format(value) for value in values] if len(values) == len(rows) else []
+
+    columns = {
+        "method": [row["method"] for row in rows],
+        "order": [order_in_words(row) for row in rows],
+        "k": [str(row["candidates"]) for row in rows],
+        "latents n": [labeled(row["latents"], row.get("off_distribution", False)) for row in rows],
+        "per step": [selection_in_words(row) for row in rows if selected],
+        heading: [f"{metric_of(row):.1f}" for row in rows],
+        "95% interval": [
+            "{:.1f} - {:.1f}".format(*row["ci95"]) if row["ci95"] else "" for row in rows
+        ],
+        "entropy": numbers("entropy", "{:.2f}"),
+        "tokens": numbers("relative_cost", "{:.2f}x"),
+        "passes": numbers("forward_passes_mean", "{:.1f}"),
+        "samples/s": numbers("samples_per_second", "{:.3g}"),
+    }
+    columns = {name: cells for name, cells in columns.items() if cells}
     sheet = Table(title=escape(title), title_justify="left")
-    metric = rows[0]["metric"]
-    of_text = "entropy" in rows[0]
-    timed = all("samples_per_second" in row for row in rows)
-    counted = all("forward_passes_mean" in row for row in rows)
-    selected = any(selection_in_words(row) for row in rows)
-    columns = [
-        "method",
-        "order",
-        "k",
-        "latents n",
-        *(["per step"] if selected else []),
-        metric if of_text else f"{metric} %",
-        "95% interval",
-    ]
-    columns += ["entropy"] * of_text + ["tokens"] + ["passes"] * counted + ["samples/s"] * timed
-    for column in columns:
-        sheet.add_column(
-            column, justify="left" if column in ("method", "order") else "right", no_wrap=True
-        )
-    for i, row in enumerate(rows):
-        cells = [
-            row["method"],
-            order_in_words(row),
-            str(row["candidates"]),
-            labeled(row["latents"], row.get("off_distribution", False)),
-            *([selection_in_words(row)] if selected else []),
-            f"{metric_of(row):.1f}",
-            "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"]),
-            *([f"{row['entropy']:.2f}"] if of_text else []),
-            f"{row['relative_cost']:.2f}x",
-            *([f"{row['forward_passes_mean']:.1f}"] if counted else []),
-            *([f"{row['samples_per_second']:.3g}"] if timed else []),
-        ]
-        sheet.add_row(
-            *cells, end_section=i + 1 == len(rows) or setting(rows[i + 1]) != setting(row)
-        )
+    for name in columns:
+        justify: Literal["left", "right"] = "left" if name in ("method", "order") else "right"
+        sheet.add_column(name, justify=justify, no_wrap=True)
+    for i, cells in enumerate(zip(*columns.values(), strict=True)):
+        is_last = i + 1 == len(rows) or setting(rows[i + 1]) != setting(rows[i])
+        sheet.add_row(*cells, end_section=is_last)
     return sheet
 
 
@@ -143,14 +137,8 @@ def figure(
     for row in (curve[-1], *references):
         at = (row["relative_cost"], row["valid"])
         color = METHOD_COLORS[row["method"]]
-        axes.annotate(
-            row["method"].upper(),
-            at,
-            (9, 4),
-            textcoords="offset points",
-            color=color,
-            weight="bold",
-        )
+        style: Any = {"textcoords": "offset points", "color": color, "weight": "bold"}
+        axes.annotate(row["method"].upper(), at, (9, 4), **style)
     axes.set(
         xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None)
     )
@@ -167,15 +155,12 @@ def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str) ->
     below = [share - low for share, (low, _) in zip(shares, bounds, strict=True)]
     above = [high - share for share, (_, high) in zip(shares, bounds, strict=True)]
     costs = [row["relative_cost"] for row in rows]
-    axes.errorbar(
-        costs,
-        shares,
-        [below, above],
-        color=METHOD_COLORS[rows[0]["method"]],
-        marker=marker,
-        linestyle=linestyle,
-        capsize=3,
-    )
+    style: Any = {
+        "color": METHOD_COLORS[rows[0]["method"]],
+        "marker": marker,
+        "linestyle": linestyle,
+    }
+    axes.errorbar(costs, shares, [below, above], **style, capsize=3)
 
 
 def save_sheet(sheet: Figure, title: str, caption: str, stem: Path) -> list[Path]:
@@ -276,13 +261,10 @@ def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
     without_results: list[Path] = []
     for run in runs:
         path = Path(run)
-        matches = (
-            [path] if path.exists() else [Path(match) for match in sorted(glob.glob(str(run)))]
-        )
+        matches = [path] if path.exists() else list(map(Path, sorted(glob.glob(str(run)))))
         if not matches:
-            raise ValueError(
-                f"{run}: not found. Name run directories, or quote a pattern: 'runs/*'."
-            )
+            fix = "Name run directories, or quote a pattern: 'runs/*'."
+            raise ValueError(f"{run}: not found. {fix}")
         for match in matches:
             if match.suffix == ".jsonl" and match.is_file():
                 files.append(match)
@@ -316,11 +298,8 @@ def measurements_of(file: Path) -> list[Measurement]:
 def measurement(row: Mapping[str, Any]) -> Measurement:
     """Return a row with its metric as `value`. Lists and nested entries are left out."""
     low, high = row["ci95"] or (None, None)
-    plain = {
-        name: value
-        for name, value in row.items()
-        if value is None or isinstance(value, str | float | int)
-    }
+    kinds = str | float | int | None
+    plain = {name: value for name, value in row.items() if isinstance(value, kinds)}
     for name in ("candidates", "latents"):
         plain[f"{name}_setting"] = str(row[name])
         number = row.get("length") if row[name] == "all" else row[name]

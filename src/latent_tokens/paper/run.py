@@ -20,7 +20,7 @@ from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.rows import Row, append_result, check_equal, read_results
-from latent_tokens.evaluation.text import evaluate_text, find_evaluator
+from latent_tokens.evaluation.text import find_evaluator
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.processes import fastest_device
@@ -45,7 +45,7 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
         raise ValueError(f"{folder}: is a model of {task.name}, not of text")
     validation = None if config.data is None else read_split(task, config.data, "validation")
     evaluator = find_evaluator(str(recipe.evaluator), task, validation, device_of(net))
-    (row,) = evaluate_text(net, task, config, evaluator)
+    (row,) = evaluate(net, task, config, evaluator=evaluator)
     if config.data is None or not recipe.num_held_out:
         return {**row, "problems": None, "problems_sha256": None}
 

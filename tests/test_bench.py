@@ -53,10 +53,10 @@ def test_token_theory_is_the_cost_formula(rows):
     assert rows[6]["token_theory"] == 12
 
 
-@pytest.mark.parametrize(("length", "share"), [(128, 0.016), (192, 0.010), (1_536, 0.001)])
-def test_cached_cost_is_the_share_of_the_papers_sampler(length, share):
-    assert cached_cost(length, 1, 0) == pytest.approx((2 * length - 1) / length**2)
-    assert cached_cost(length, 1, 0) == pytest.approx(share, abs=5e-4)
+def test_cached_cost_is_the_share_of_the_papers_sampler():
+    for length, share in ((128, 0.016), (192, 0.010), (1_536, 0.001)):
+        assert cached_cost(length, 1, 0) == pytest.approx((2 * length - 1) / length**2)
+        assert cached_cost(length, 1, 0) == pytest.approx(share, abs=5e-4)
 
 
 def test_less_is_computed_where_less_is_shown(rows):

@@ -47,24 +47,20 @@ def test_caption_names_every_version_of_pytorch():
     ]
 
 
-def results_of(name):
-    """The lines of an experiment with results: 40% at n = 0, 50% otherwise, and tokens by n."""
-    asked = recipes(name, "cpu", Path("runs"))
-    row = {"metric": "valid", "num_samples": 1_000, "forward_passes": 36}
-    rows = {}
-    for recipe in asked:
-        is_first = recipe.cell.latents == 0
-        rows[recipe.hash] = {
-            **row,
-            "valid": 40.0 if is_first else 50.0,
-            "processed": 700.0 if is_first else 1_296.0,
-            "train_seed": recipe.training.seed,
-        }
-    return lines(asked, rows)
+def with_rows(name, scale="cpu", candidates=lambda cell: 8):
+    """Return the lines of an experiment with a row for each recipe, whose k is a function of the cell."""
+    row = {"metric": "valid", "valid": 40.0, "num_samples": 1_000, "forward_passes": 36}
+    row |= {"relative_cost": 1.0, "paper_cost": 1.0, "problems_sha256": "same"}
+    listed = recipes(name, scale, Path("runs"))
+    rows = {
+        recipe.hash: {**row, "candidates": candidates(recipe.cell), "train_seed": recipe.training.seed}
+        for recipe in listed
+    }
+    return lines(listed, rows)
 
 
 def test_caption_names_intervals_of_few_and_of_three_seeds():
-    shown = results_of("figure-1")
+    shown = with_rows("figure-1")
     first_seed = [replace(line, rows=line.rows[:1]) for line in shown]
     assert intervals_note(shown) == ["95% intervals over training seeds"]
     assert intervals_note(first_seed) == ["95% intervals of samples"]
@@ -73,36 +69,24 @@ def test_caption_names_intervals_of_few_and_of_three_seeds():
     assert intervals_note([replace(shown[0], cell=replace(shown[0].cell, task="text"), rows=())]) == []
 
 
-def with_candidates(name, scale, candidates):
-    """The lines of an experiment with results, whose k is a function of the cell."""
-    row = {"metric": "exact", "exact": 40.0, "num_samples": 1_000, "train_seed": 0, "forward_passes": 36}
-    row |= {"relative_cost": 1.0, "paper_cost": 1.0, "problems_sha256": "same"}
-    asked = recipes(name, scale, Path("runs"))
-    rows = {
-        recipe.hash: row | {"candidates": candidates(recipe.cell), "train_seed": recipe.training.seed}
-        for recipe in asked
-    }
-    return lines(asked, rows)
-
-
 def unequal(cell):
     return "all" if cell.task == "zebra" and cell.method != "scdm" else 8
 
 
 def test_table_has_the_candidates_of_lines_that_differ():
-    table = markdown(with_candidates("figure-latents", "paper", unequal), "figure-latents")
+    table = markdown(with_rows("figure-latents", "paper", unequal), "figure-latents")
     heading, _, *rows = (line.split(" | ") for line in table.splitlines() if line.startswith("|"))
     assert heading[2:5] == ["order", "k", "n"]
     ks = {(row[1], row[heading.index("k")]) for row in rows if row[0] == "| zebra"}
     assert ks == {("scdm", "8"), ("sidm", "all"), ("mdm", "all")}
     assert "k is the number of candidates" in table
-    uniform = markdown(with_candidates("table-1-uniform", "paper", unequal), "table-1-uniform")
+    uniform = markdown(with_rows("table-1-uniform", "paper", unequal), "table-1-uniform")
     assert "| zebra | mdm | uniform |  | " in uniform
     assert "| zebra | mdm | top-prob | all | " in uniform
 
 
 def test_legend_has_the_candidates_of_curves_that_differ():
-    shown = with_candidates("figure-latents", "paper", unequal)
+    shown = with_rows("figure-latents", "paper", unequal)
     labels = {}
     for title, of_panel in panels_of(shown).items():
         axes = Figure().subplots()

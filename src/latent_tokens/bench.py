@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, product
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.rows import labeled
+from latent_tokens.evaluation.settings import shown_latents
 from latent_tokens.network.fast import generate
 from latent_tokens.network.kernels import resolve_precision, warn_if_slow
 from latent_tokens.network.transformer import Transformer
@@ -92,10 +93,8 @@ class Case:
     @property
     def is_mdm(self) -> bool:
         """Whether other decodes are compared with this one."""
-        words = self.description
-        return (words["method"], words["what"]) == ("mdm", "decode") and (
-            "off_distribution" not in words
-        )
+        decodes_mdm = {"method": "mdm", "what": "decode"}.items() <= self.description.items()
+        return decodes_mdm and "off_distribution" not in self.description
 
     def row(self, machine: Machine, mdm_seconds: float | None) -> Row:
         """Return the row of the measured case, compared with the seconds of a decode by mdm."""
@@ -153,10 +152,11 @@ def bench(
         for cases in groups_of_cases(config, precision, device):
             title = f"measuring {cases[0].description['what']}, {precision}"
             with progress(title, config.rounds * len(cases) * (1 + config.plain)) as advance:
-                measured = measure(cases, config, machine, device, advance, clock)
+                measured = measure_cases(cases, config, machine, device, advance, clock)
             for row in measured:
-                rows.append({**row, "precision": precision, "device": describe_machine(device)})
-                on_row(rows[-1])
+                row |= {"precision": precision, "device": describe_machine(device)}
+                rows.append(row)
+                on_row(row)
     return rows
 
 
@@ -199,11 +199,9 @@ def groups_of_cases(
     for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
         net = untrained(size, length, config.positions, config.vocabulary)
         net.eval().requires_grad_(False).to(device, DTYPES[precision])
+        workload = (net, size, length, batch)
         if chosen:
-            yield [
-                decoding_case(net, size, length, batch, *setting, config.top_p)
-                for setting in chosen
-            ]
+            yield [decoding_case(*workload, *setting, config.top_p) for setting in chosen]
     for shape in config.train:
         yield [training_case(shape, precision)]
 
@@ -233,12 +231,9 @@ def decoding_case(
     optimized = partial(generate, *arguments)
 
     # The number of latent tokens, and the cost in tokens relative to mdm.
-    num_latents = latents or 0
-    is_fixed = method.latent_control == "fixed"
-    if is_fixed:
-        most = (method.window or length) - candidates
-        num_latents = most if latents is None else min(latents, most)
-    shows_all = num_latents >= length - candidates * is_fixed
+    shown = shown_latents(method, decoding)
+    num_latents = length if isinstance(shown, str) else shown
+    shows_all = num_latents >= length - candidates * (method.latent_control == "fixed")
     if not is_cacheable(method.attention):
         cost = relative_cost(length, candidates, num_latents)
     elif method.readout == "shifted":
@@ -246,16 +241,10 @@ def decoding_case(
     else:
         cost = cached_cost(length, candidates, num_latents)
     description: Row = {
-        "what": "decode",
-        "method": name,
-        "size": size,
-        "batch": batch,
-        "length": length,
-        "latents": "all" if shows_all else num_latents,
-        "candidates": candidates,
-        "unit": "samples/s",
-        "token_theory": round(1 / cost, 3),
-    }
+        "what": "decode", "method": name, "size": size, "batch": batch, "length": length,
+        "latents": "all" if shows_all else num_latents, "candidates": candidates,
+        "unit": "samples/s", "token_theory": round(1 / cost, 3),
+    }  # fmt: skip
     if is_off_distribution(method, latents):
         description["off_distribution"] = True
     plain = partial(reference.generate, *arguments)
@@ -269,13 +258,9 @@ def training_case(shape: str, precision: Precision) -> Case:
     optimized, net = training_step(size, batch, length, precision, supports_slots=True)
     plain, _ = training_step(size, batch, padded, precision, supports_slots=False)
     description: Row = {
-        "what": "train",
-        "method": "mdm",
-        "size": size,
-        "batch": batch,
-        "length": length,
+        "what": "train", "method": "mdm", "size": size, "batch": batch, "length": length,
         "unit": "tokens/s",
-    }
+    }  # fmt: skip
     if padded != length:
         description["reference_length"] = padded
     flop = count_flop(optimized)
@@ -319,7 +304,7 @@ def weight_bytes(net: Transformer) -> int:
 # Their measurement.
 
 
-def measure(
+def measure_cases(
     cases: Sequence[Case],
     config: BenchConfig,
     machine: Machine,
@@ -400,14 +385,9 @@ def measure_ratios() -> dict[str, float]:
     A ratio depends far less on the machine than a speed does.
     """
     config = BenchConfig(
-        methods=("mdm", "scdm", "esolm"),
-        sizes=("nano",),
-        lengths=(CHECKED_LENGTH,),
-        batch_sizes=(CHECKED_BATCH,),
-        precisions=("fp32",),
-        train=(),
-        rounds=CHECKED_ROUNDS,
-    )
+        ("mdm", "scdm", "esolm"), ("nano",), (CHECKED_LENGTH,), (CHECKED_BATCH,),
+        precisions=("fp32",), train=(), rounds=CHECKED_ROUNDS,
+    )  # fmt: skip
     # The CPU seconds of one thread leave out what other processes do.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -430,33 +410,33 @@ def speed_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     first = rows[0]
     speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s" for row in rows}
     products = " and ".join(f"{speed} {precision}" for precision, speed in speeds.items())
-    title = (
-        f"{first['device']}; matrix product {products}; "
-        f"copy {first['copy_gbytes']:.0f} GB/s; medians of {first['rounds']}"
-    )
-    table = Table(title=title, title_justify="left")
-    for heading in ("what", "of"):
-        table.add_column(heading, no_wrap=True)
-    headings = ("n", "k", "rate", "seconds", "roofline\ntime", "% of\nroofline", "speedup", "x mdm")
-    for heading in (*headings, "predicted"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    title = f"{first['device']}; matrix product {products}; copy {first['copy_gbytes']:.0f} GB/s"
+    table = Table(title=f"{title}; medians of {first['rounds']}", title_justify="left")
+    for heading in speed_cells(first):
+        justify: Literal["left", "right"] = "left" if heading in ("what", "of") else "right"
+        table.add_column(heading, justify=justify, no_wrap=True)
     for row in rows:
-        table.add_row(*speed_cells(row))
+        table.add_row(*speed_cells(row).values())
     return table
 
 
-def speed_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a row of the benchmark, from its workload to the speedup predicted from tokens."""
+def speed_cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells of a row of the benchmark by their headings."""
+
+    def ratio(name: str) -> str:
+        return f"{row[name]:.2f}" if name in row else ""
+
     rate = f"{row['rate']:,.3g}" if row["rate"] < 100 else f"{row['rate']:,.0f}"
-    ratios = [row.get(name) for name in ("ratio_to_reference", "ratio_to_mdm", "token_theory")]
-    return [
-        f"{row['what']} {row['method']}",
-        f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
-        labeled(row.get("latents", ""), row.get("off_distribution", False)),
-        str(row.get("candidates", "")),
-        f"{rate} {row['unit']}",
-        f"{row['seconds']:.3g}",
-        f"{row['floor_seconds']:.2g}",
-        f"{row['share']:.0%}",
-        *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
-    ]
+    return {
+        "what": f"{row['what']} {row['method']}",
+        "of": f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
+        "n": labeled(row.get("latents", ""), row.get("off_distribution", False)),
+        "k": str(row.get("candidates", "")),
+        "rate": f"{rate} {row['unit']}",
+        "seconds": f"{row['seconds']:.3g}",
+        "roofline\ntime": f"{row['floor_seconds']:.2g}",
+        "% of\nroofline": f"{row['share']:.0%}",
+        "speedup": ratio("ratio_to_reference"),
+        "x mdm": ratio("ratio_to_mdm"),
+        "predicted": ratio("token_theory"),
+    }

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
-from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-SOLID, DASHED, DASH_DOTTED, DOTTED = "-", "--", "-.", ":"
-STYLES_OF_ORDERS = {"top_prob": DASHED, "uniform": DOTTED, "left_to_right": DASH_DOTTED}
+STYLES_OF_ORDERS = {"top_prob": "--", "uniform": ":", "left_to_right": "-."}
 """The horizontal lines of models without a value on the axis, by their decoding order."""
 MARKERS = ("o", "s", "^", "D")
 Point = tuple[float, tuple[float, float] | None]  # a value, and its interval below and above
@@ -53,22 +51,25 @@ def rank(name: str) -> int:
 def by_method(lines: Sequence[Line]) -> list[Line]:
     """Return lines in the order of their methods. Tasks keep their order."""
     tasks = [(line.cell.task, line.cell.problems) for line in lines]
-    pairs = zip(map(tasks.index, tasks), (rank(kind(line.cell)) for line in lines), strict=True)
-    return [line for _, line in sorted(zip(pairs, lines, strict=True), key=itemgetter(0))]
+
+    def place(line: Line) -> tuple[int, int]:
+        return tasks.index((line.cell.task, line.cell.problems)), rank(kind(line.cell))
+
+    return sorted(lines, key=place)
 
 
 def legend_below(axes: Axes) -> None:
     """Draw a legend of two columns under the panel, so that it hides no curve. Methods are in one order."""
     from matplotlib.transforms import ScaledTranslation
 
-    handles, labels = axes.get_legend_handles_labels()
-    in_order = sorted(range(len(labels)), key=lambda i: rank(labels[i]))
+    entries = zip(*axes.get_legend_handles_labels(), strict=True)
+    handles, labels = zip(*sorted(entries, key=lambda entry: rank(entry[1])), strict=True)
     further_lines = max((tick.get_text().count("\n") for tick in axes.get_xticklabels()), default=0)
     points = BELOW + LINE_HEIGHT * further_lines
     below = ScaledTranslation(0, -points / 72, axes.figure.dpi_scale_trans)
     axes.legend(
-        [handles[i] for i in in_order],
-        [labels[i] for i in in_order],
+        handles,
+        labels,
         fontsize=8,
         frameon=False,
         loc="upper center",
@@ -84,23 +85,19 @@ DODGE = 0.16  # between the points of two methods
 MAX_COLUMNS = 3
 MIN_WIDTH = 8  # inches, for the title and the caption
 PANEL_WIDTH = 3.6  # inches
+PANEL_HEIGHT = 4.8  # inches
 LOWEST_TOP = 10  # percent: a shorter axis would show noise as a curve
 HEADROOM = 1.05  # of the highest interval
 ADAPTIVE = "adaptive k"  # in the titles of panels
 
 
-def sheet_of(num_panels: int, height: float) -> Figure:
-    """Return a figure with empty panels, row by row.
-
-    Args:
-        num_panels: at least 1.
-        height: of a row, in inches.
-    """
+def sheet_of(num_panels: int) -> Figure:
+    """Return a figure with empty panels, row by row."""
     from matplotlib.figure import Figure
 
     num_rows = ceil(num_panels / MAX_COLUMNS)
     num_columns = ceil(num_panels / num_rows)
-    size = (max(MIN_WIDTH, PANEL_WIDTH * num_columns), height * num_rows)
+    size = (max(MIN_WIDTH, PANEL_WIDTH * num_columns), PANEL_HEIGHT * num_rows)
     sheet = Figure(figsize=size, layout="constrained")
     for index in range(num_panels):
         sheet.add_subplot(num_rows, num_columns, index + 1)
@@ -201,14 +198,14 @@ def draw_group(
         marker=marker,
         capsize=3,
         color=color,
-        linestyle=SOLID if len(points) > 1 else "none",
+        linestyle="-" if len(points) > 1 else "none",
         label=label,
     )
 
 
 def horizontal(axes: Axes, value: float, order: str, color: str, label: str) -> Line2D:
     """Draw the line of a model without a value on the axis."""
-    style = STYLES_OF_ORDERS.get(order, DASHED)
+    style = STYLES_OF_ORDERS.get(order, "--")
     return axes.axhline(value, linewidth=1.2, linestyle=style, color=color, label=label)
 
 
@@ -241,7 +238,8 @@ def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     if len(pairs) < len(lines):
         return None
     below = [mean - interval.low for mean, interval in pairs]
-    return [below, [interval.high - mean for mean, interval in pairs]]
+    above = [interval.high - mean for mean, interval in pairs]
+    return [below, above]
 
 
 def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
@@ -253,7 +251,7 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     if not shown:
         return []
     panels = panels_of(shown)
-    sheet = sheet_of(len(panels), 4.8)
+    sheet = sheet_of(len(panels))
     for axes, (title, of_panel) in zip(sheet.axes, panels.items(), strict=True):
         curves(axes, of_panel)
         axes.set_title(title, fontsize=10)

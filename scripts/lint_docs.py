@@ -73,7 +73,7 @@ PHRASES = [
     Rule(r"\b(gone|resumes?) on from\b|\bturns? the dial\b", "resume; vary n"),
 ]
 OF_PAGES = [  # in addition
-    Rule(r"\b[Tt]his machine\b|\bother work\b|\btimed once\b", "the hardware: 2 vCPUs (AMD EPYC)"),
+    Rule(r"\b[Tt]his machine\b|\bother work\b|\btimed once\b", "the hardware: 2 vCPUs (AMD EPYC)")
 ]
 OF_PARAGRAPHS = [Rule(r";(?=\s)", "two sentences")]  # of pages, in addition, but not of tables
 

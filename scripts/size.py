@@ -7,9 +7,7 @@
 * A line of code has a token that is not a comment, outside the docstrings of modules, classes and functions.
 * A guard is a function named check_*, a function that only raises, an `assert`, or an `except` or an `if`
   without `else` whose body ends in a raise.
-* A cycle is a strongly connected component of two or more files of the import graph. Its edges are all import
-  statements: of modules, in functions and for type checkers.
-* An upward import is of a higher layer of pyproject.toml, and in a function or by a string with its name.
+* Import cycles are between files, by all import statements: of modules, in functions and for type checkers.
 * Files executed have a function that is called in a step of `fit` and the draw of its batch, in a call of
   `generate`, or from the recipes of Table 1 to the row of one. `__init__` is left out, and so are imports.
 """
@@ -23,7 +21,6 @@ import sys
 import tempfile
 import threading
 import tokenize
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,7 +42,6 @@ ROWS = (  # key, label, version 0.2.0, budget
     ("scripts",    "lines of scripts/",                       2_926,  1_800),
     ("tests",      "lines of tests/",                        31_057, 16_500),
     ("cycles",     "import cycles between files",                 2,      0),
-    ("upward",     "upward imports in functions or strings",      1,      0),
 )
 # fmt: on
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -83,30 +79,27 @@ def is_guard(node):
     return isinstance(node, ast.Assert) or (is_branch and isinstance(node.body[-1], ast.Raise))
 
 
-def imports_of(node, modules, is_inside=False):
-    """Yield each of `modules` that a node names, and how: "import", "inside" a function, or in a "string"."""
-    how = "inside" if is_inside else "import"
-    if isinstance(node, ast.Import):
-        yield from ((alias.name, how) for alias in node.names if alias.name in modules)
-    elif isinstance(node, ast.ImportFrom):
-        full_names = [f"{node.module}.{alias.name}" for alias in node.names]
-        names = {name if name in modules else node.module for name in full_names}
-        yield from ((name, how) for name in names if name in modules)
-    elif isinstance(node, ast.Constant) and node.value in modules and "." in node.value:
-        yield node.value, "string"
-    for child in ast.iter_child_nodes(node):
-        yield from imports_of(child, modules, is_inside or isinstance(node, FUNCTION))
+def imports_of(tree, modules):
+    """Return which of `modules` a file imports."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            full_names = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {name if name in modules else node.module for name in full_names}
+    return names & modules.keys()
 
 
-def cycles_of(graph):
-    """Return the sets of two or more modules that reach each other, from a module's imports by its name."""
+def num_cycles(graph):
+    """Return how many sets of modules reach each other, from the imports of each module."""
     reached = {module: set(targets) for module, targets in graph.items()}
     for middle in graph:
         for module in graph:
             if middle in reached[module]:
                 reached[module] |= reached[middle]
     groups = {frozenset(other for other in reached[module] if module in reached[other]) for module in graph}
-    return [group for group in groups if len(group) > 1]
+    return sum(len(group) > 1 for group in groups)
 
 
 def count(root):
@@ -120,18 +113,9 @@ def count(root):
     guards = {(path, line) for path, node in nodes if is_guard(node) for line in lines_of(node) & code[path]}
     num_code = sum(map(len, code.values()))
 
-    # The import graph, and the layers of pyproject.toml from the highest to the lowest.
     parts = {path: path.relative_to(source).with_suffix("").parts for path in texts}
     modules = {".".join(name for name in names if name != "__init__"): path for path, names in parts.items()}
-    imports = {module: set(imports_of(trees[path], modules)) for module, path in modules.items()}
-    graph = {module: {name for name, how in found if how != "string"} for module, found in imports.items()}
-    config = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    layers = enumerate(config["tool"]["importlinter"]["contracts"][0]["layers"])
-    height = {name.strip(): -number for number, names in layers for name in names.split("|")}
-    late = [(m, name) for m, found in imports.items() for name, how in found if how != "import"]
-
-    def height_of(module):  # the public names of the package itself are the highest
-        return height[module.split(".")[1]] if "." in module else 1
+    graph = {module: imports_of(trees[path], modules) for module, path in modules.items()}
 
     def lines_in(folder):
         return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
@@ -148,8 +132,7 @@ def count(root):
         "guards": 100 * len(guards) / num_code,
         "scripts": lines_in(root / "scripts"),
         "tests": lines_in(root / "tests"),
-        "cycles": len(cycles_of(graph)),
-        "upward": sum(height_of(name) > height_of(m) for m, name in late),
+        "cycles": num_cycles(graph),
     }
 
 

@@ -42,7 +42,7 @@ PLANTED = {
     "a phrase of pages": (lint_docs.language, ("It ran beside x.",), "1: 'beside'"),
     "hardware": (lint_docs.language, ("On this machine it is fast.",), "1: 'this machine'"),
     "a semicolon": (lint_docs.language, ("Train; then stop.",), "1: ';': two sentences"),
-    "a long sentence": (lint_docs.language, ("a " * 36,), "1: 36 words"),
+    "a long sentence": (lint_docs.language, ("a (Ye et al. 2025) " * 8,), "1: 40 words"),
     "long sentences": (lint_docs.language, ("a " * 30,), "1: sentences of more than 25 words"),
     "a dial": (lint_docs.language, ("A dial.\n\nA dial.",), "1: speaks of a dial twice"),
     "a wide line": (lint_docs.wide_lines, ("x" * 111,), "1: more than 110 columns"),
@@ -91,18 +91,3 @@ def test_lint_finds_nothing_in_good_text():
     )
     for rule, arguments in good:
         assert list(rule(*arguments)) == []
-
-
-def test_lint_script_exits_with_1_if_there_is_a_problem(monkeypatch, capsys):
-    for found, code in (([], 0), (["docs/a.md:1: wrong"], 1)):
-        monkeypatch.setattr(lint_docs, "problems", lambda found=found: iter(found))
-        assert lint_docs.main() == code
-    assert "docs/a.md:1: wrong" in capsys.readouterr().out
-
-
-def test_sentences_end_at_a_full_stop_and_not_at_an_abbreviation():
-    assert lint_docs.sentences("Train a model. See Ye et al. (2025) or `x.y`. Done") == [
-        "Train a model.",
-        "See Ye et al (2025) or `x.y`.",
-        "Done",
-    ]

@@ -288,9 +288,8 @@ def freeze_recipes(names):
     RECIPES.write_text(re.sub(r"\[[^\]]*\]", lambda hashes: " ".join(hashes[0].split()), text) + "\n")
     num_recipes = sum(len(hashes) for entry in frozen.values() for hashes in entry["recipes"].values())
     num_rows = sum(entry["rows"] for entry in frozen.values())
-    print(
-        f"{num_recipes} recipes, which find {num_rows} of {len(stored_recipes())} rows in {ROWS.parent.name}"
-    )
+    of_all = f"{num_rows} of {len(stored_recipes())} rows in {ROWS.parent.name}"
+    print(f"{num_recipes} recipes, which find {of_all}")
 
 
 PARTS = {
@@ -323,18 +322,10 @@ def near(a, b):
 
 
 def differences(stored, found):
-    """Yield one line per leaf that differs, is missing or is new."""
+    """Return one line per leaf that differs, is missing or is new."""
     stored, found = dict(flat(stored)), dict(flat(found))
-    names = sorted(
-        {
-            name
-            for name in stored | found
-            if name not in stored or name not in found or not near(stored[name], found[name])
-        }
-    )
-    return [
-        f"{name}: {stored.get(name, 'nothing')} before, {found.get(name, 'nothing')} now" for name in names
-    ]
+    pairs = {name: (stored.get(name, "nothing"), found.get(name, "nothing")) for name in stored | found}
+    return [f"{name}: {a} before, {b} now" for name, (a, b) in sorted(pairs.items()) if not near(a, b)]
 
 
 def gone():
@@ -349,28 +340,22 @@ def differences_from_frozen(found):
     Also return one line per key of gone.txt that version 0.2 does not have.
     """
     frozen, found, keys = dict(flat(json.loads(FROZEN.read_text()))), dict(flat(found)), gone()
-    unknown = [key for key in keys if not any(f"{name} / ".startswith(f"{key} / ") for name in frozen)]
-    kept = {
-        name: value
-        for name, value in frozen.items()
-        if not any(f"{name} / ".startswith(f"{key} / ") for key in keys)
-    }
+
+    def is_below(name, key):
+        return f"{name} / ".startswith(f"{key} / ")
+
+    unknown = [key for key in keys if not any(is_below(name, key) for name in frozen)]
+    kept = {name: value for name, value in frozen.items() if not any(is_below(name, key) for key in keys)}
     lines = differences(kept, {name: found[name] for name in kept if name in found})
     return [*lines, *(f"{key}: is in gone.txt and not in version 0.2" for key in unknown)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--check",
-        nargs="?",
-        type=Path,
-        const=STORED,
-        help="compare with a file, by default tests/data/fingerprints.json",
-    )
-    parser.add_argument(
-        "--freeze-recipes", nargs="*", metavar="SCALE, TASK", help="write the hashes of recipes; default: all"
-    )
+    of_check = "compare with a file, by default tests/data/fingerprints.json"
+    parser.add_argument("--check", nargs="?", type=Path, const=STORED, help=of_check)
+    of_recipes = "write the hashes of recipes; default: all"
+    parser.add_argument("--freeze-recipes", nargs="*", metavar="SCALE, TASK", help=of_recipes)
     arguments = parser.parse_args()
     if arguments.freeze_recipes is not None:
         freeze_recipes(arguments.freeze_recipes)
@@ -383,11 +368,8 @@ def main():
     if arguments.check == STORED:
         lines += [f"version 0.2: {line}" for line in differences_from_frozen(found)]
     print(*lines, sep="\n")
-    print(
-        f"{len(lines)} of {len(flat(found))} fingerprints differ"
-        if lines
-        else f"{len(flat(found))} fingerprints are equal"
-    )
+    differing = f"{len(lines)} of {len(flat(found))} fingerprints differ"
+    print(differing if lines else f"{len(flat(found))} fingerprints are equal")
     return 1 if lines else 0
 
 

@@ -64,12 +64,6 @@ def check_label(name: str, value: object) -> None:
         raise ValueError(f"{name}={value!r}: {problem}")
 
 
-def check_threads(threads: object) -> None:
-    """Raise ValueError unless the number of threads is None or from 1 to MOST_THREADS."""
-    if threads is not None:
-        check_int("threads", threads, 1, MOST_THREADS)
-
-
 def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, with the closest, if `value` is not one of the allowed values."""
     if value not in allowed:

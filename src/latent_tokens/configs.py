@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from latent_tokens.checks import check_choice, check_int, check_min, check_positive, check_threads
+from latent_tokens.checks import MOST_THREADS, check_choice, check_int, check_min, check_positive
 from latent_tokens.sizes import SIZES
 
 TaskName = Literal[
@@ -75,8 +75,8 @@ class Config:
             elif all(get_origin(kind) is Literal for kind in kinds):
                 check_choice(name, value, tuple(word for kind in kinds for word in get_args(kind)))
             elif kinds == [int]:
-                check_int(name, value, 0 if name in self.may_be_zero else 1)
-        check_threads(getattr(self, "threads", None))
+                most = MOST_THREADS if name == "threads" else None
+                check_int(name, value, 0 if name in self.may_be_zero else 1, most)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)

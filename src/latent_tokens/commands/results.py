@@ -84,15 +84,12 @@ def cells(row: Measurement) -> tuple[str, ...]:
 
 def aligned(lines: Sequence[Sequence[str]]) -> str:
     """Return lines of cells as text with aligned columns. The first line are the headings."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    columns = list(zip(lines[0], widths, strict=True))
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if heading in NUMBERS else cell.ljust(width)
-            for cell, (heading, width) in zip(line, columns, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    columns = []
+    for column in zip(*lines, strict=True):
+        side = ">" if column[0] in NUMBERS else "<"
+        width = max(map(len, column))
+        columns.append([f"{cell:{side}{width}}" for cell in column])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

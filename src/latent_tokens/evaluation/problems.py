@@ -68,7 +68,6 @@ class Batch:
 class DecodedBatch:
     """A decoded batch: the result of `generate`, the samples as a task scores them, and the seconds."""
 
-    batch: Batch
     generated: Generated
     samples: Tokens
     seconds: float
@@ -105,19 +104,10 @@ def decode_batch(
     batch.examples)`.
     """
     begin = time.perf_counter()
-    generated = generate(
-        net,
-        net.method,
-        batch.tokens,
-        batch.known,
-        decoding,
-        seed,
-        rows=batch.rows,
-        lengths=batch.lengths,
-        on_step=on_step,
-    )
+    inputs = (net, net.method, batch.tokens, batch.known, decoding, seed)
+    generated = generate(*inputs, rows=batch.rows, lengths=batch.lengths, on_step=on_step)
     samples = as_numpy(generated.tokens)
-    return DecodedBatch(batch, generated, samples, time.perf_counter() - begin)
+    return DecodedBatch(generated, samples, time.perf_counter() - begin)
 
 
 def device_of(net: Transformer) -> torch.device:

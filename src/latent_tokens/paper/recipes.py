@@ -83,12 +83,7 @@ def settings_of(config: object, names: Sequence[str]) -> dict[str, Content]:
     """Return some fields of a config by their names, without None."""
     values = ((name, getattr(config, name)) for name in names)
     entries = {name: value or None if name in ONLY_IF_SET else value for name, value in values}
-    return without_none(entries)
-
-
-def without_none(content: Mapping[str, Content]) -> dict[str, Content]:
-    """Return the entries that have a value."""
-    return {name: value for name, value in content.items() if value is not None}
+    return {name: value for name, value in entries.items() if value is not None}
 
 
 def hash_of(content: Mapping[str, Content]) -> str:

@@ -97,10 +97,8 @@ def test_new_task_problems_are_read_as_written(task):
 
 
 def test_new_rule_is_between_sidm_and_scdm_with_free_latents():
-    near, layout = (
-        module("new_method").near,
-        next_layout(torch.arange(9)[None], *(torch.tensor([count]) for count in (3, 6, 0))),
-    )
+    near = module("new_method").near
+    layout = next_layout(torch.arange(9)[None], *(torch.tensor([count]) for count in (3, 6, 0)))
     mask, least, most = (dense_mask(rule, layout)[0] for rule in (near, independent, semi_causal))
     assert (least <= mask).all()
     assert (mask <= most).all()

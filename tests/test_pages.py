@@ -1,6 +1,8 @@
-"""Every command of the pages in docs runs."""
+"""Every command and every line of Python in the README and the manual runs."""
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,103 +11,205 @@ import pytest
 
 from helpers.documentation import ENVIRONMENT, ROOT, blocks, commands, run
 from latent_tokens import TASKS
+from latent_tokens.cli import main
 
-# The board of the large GIF, and the same with 8 masked cells: 8 steps to draw instead of 45.
-HERO = ".942....51...34..9.2..9..8..429...13..5.6.89.9..3.....839.25.4...74.9.3.45..7..2."
-NEARLY_SOLVED = ".942....51...34279523796481642958713375162894918347652839625147267419538451873926"
-# Shorter sequences and texts than a reader has, in the same commands.
+README = (ROOT / "README.md").read_text()
+# Shorter runs than a reader has, in the same commands and lines of Python.
 SHORTER = {
     "bench --sizes nano --lengths 16": "bench --sizes nano --lengths 6",
     "--text README.md": "--text start.md",
+    # The board of the large GIF, with 8 masked cells: 8 steps to draw instead of 45.
+    ".942....51...34..9.2..9..8..429...13..5.6.89.9..3.....839.25.4...74.9.3.45..7..2.": (
+        ".942....51...34279523796481642958713375162894918347652839625147267419538451873926"
+    ),
+    "--steps 600 --warmup 20 --evaluate-every 200": (
+        "--steps 6 --warmup 2 --evaluate-every 3 --num-train 64 --num-validation 8"
+    ),
+    "--num-samples 500": "--num-samples 4",
+    "range(300)": "range(100)",
+    'SIZES["nano"]': 'SIZES["pico"]',
 }
-PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+OF_README = {
+    "train": "--steps 4 --num-train 64 --num-validation 8 --save-every 2",
+    "evaluate": "--num-samples 4",
+    "data": "--num-train 64",
+    "reproduce": "--scale smoke",
+    "bench": "--sizes nano --lengths 6 --train nano:4x6 --rounds 1",
+}
+
+
+def page(name):
+    """Return a page of the manual with shorter runs."""
+    text = (ROOT / "docs" / name).read_text()
+    for long, short in SHORTER.items():
+        text = text.replace(long, short)
+    return text
+
+
+def execute(code, name):
+    exec(compile(code, name, "exec"), {"__name__": name})
+
+
+def test_each_shortened_line_is_on_a_page():
+    manual = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+    assert [long for long in SHORTER if long not in manual] == []
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("brief_look")
 @pytest.mark.parametrize(
-    ("page", "written"),
+    ("name", "least", "written"),
     [
-        ("choose.md", ""),
-        ("cost.md", ""),
-        ("hugging-face.md", "models/sudoku-9/README.md"),
-        ("index.md", ""),
-        ("performance.md", ""),
-        ("results.md", ""),
-        ("text.md", "runs/tasks"),
+        ("choose.md", 2, ""),
+        ("cost.md", 2, ""),
+        ("hugging-face.md", 2, "models/sudoku-9/README.md"),
+        ("index.md", 2, ""),
+        ("performance.md", 2, ""),
+        ("results.md", 2, ""),
+        ("text.md", 2, "runs/tasks"),
+        ("tasks.md", 20, "data/small/manifest.json"),
     ],
 )
-def test_the_commands_of_a_page_run(tmp_path, page, written):
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+def test_commands_of_a_page_run(tmp_path, name, least, written):
+    (tmp_path / "README.md").write_text(README)
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     (tmp_path / "results" / "cpu").mkdir(parents=True)
     shutil.copy(ROOT / "results" / "cpu" / "rows.jsonl", tmp_path / "results" / "cpu")
-    (tmp_path / "start.md").write_text((ROOT / "README.md").read_text()[:500])
-    asked = [shortened(command) for command in commands(PAGES[page])]
-    assert len(asked) >= 2
-    run(asked, tmp_path)
+    (tmp_path / "start.md").write_text(README[:500])
+    typed = commands(page(name))
+    assert len(typed) >= least
+    run(typed, tmp_path)
     assert (tmp_path / written).exists()
+    if name == "tasks.md":
+        splits = json.loads((tmp_path / written).read_text())["splits"]
+        assert [splits[split]["examples"] for split in ("train", "validation", "test")] == [247, 23, 18]
+
+
+def test_page_on_tasks_shows_the_first_puzzle():
+    shown = TASKS["sudoku-6-puzzle"].generate(1, seed=0).tokens[0].tolist()
+    for heading, cells in (("puzzle  ", shown[1:37]), ("solution", shown[38:])):
+        rows = (" ".join(map(str, cells[start : start + 6])) for start in range(0, 36, 6))
+        assert f"{heading} {'   '.join(rows)}" in page("tasks.md")
 
 
 @pytest.mark.slow
-def test_the_python_of_a_page_runs(tmp_path):
+def test_page_on_watching_writes_its_files(tmp_path, monkeypatch, capsys):
+    typed = commands(page("watching.md"))
+    assert len(typed) >= 5
+    run(typed, tmp_path)
+    files = {"latent-tokens.html", "page.html", "trace.html", "decode.png", "hero.html"}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    (block,) = blocks(page("watching.md"), "python")
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    execute(block, "watching")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["concepts.md", "cost.md", "own-method.md", "own-network.md", "own-task.md", "adapting.md"]
+)
+def test_python_of_a_page_runs(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks((ROOT / "docs" / name).read_text(), "python"))
+    assert code
+    execute(code, name)
+    assert capsys.readouterr().out or "assert" in code
+
+
+@pytest.mark.slow
+def test_python_of_the_page_on_hugging_face_runs(tmp_path):
     pytest.importorskip("peft")
-    lines = blocks(PAGES["hugging-face.md"], "python")
+    lines = blocks(page("hugging-face.md"), "python")
     assert len(lines) == 9
-    command, environment = (
-        [sys.executable, "-c", "".join(lines)],
-        ENVIRONMENT | {"HF_HOME": str(tmp_path / "home")},
-    )
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    settings = {"cwd": tmp_path, "env": ENVIRONMENT | {"HF_HOME": str(tmp_path / "home")}}
+    command = [sys.executable, "-c", "".join(lines)]
+    done = subprocess.run(command, **settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "torch.Size([2, 36, 7])" in done.stdout
     assert "torch.Size([2, 36]) 35 [" in done.stdout
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_on_watching_run(tmp_path, monkeypatch, capsys):
-    assert HERO in PAGES["watching.md"]
-    asked = [command.replace(HERO, NEARLY_SOLVED) for command in commands(PAGES["watching.md"])]
-    assert len(asked) >= 5
-    run(asked, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "latent-tokens.html",
-        "page.html",
-        "trace.html",
-        "decode.png",
-        "hero.html",
-    }
-    (block,) = blocks(PAGES["watching.md"], "python")
+@pytest.mark.parametrize(
+    ("name", "block", "module"), [("own-task.md", 0, "my_task"), ("own-method.md", 1, "my_method")]
+)
+def test_commands_of_a_page_run_with_its_module(name, block, module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
-    exec(compile(block, "watching.md", "exec"), {"__name__": "watching"})
-    assert capsys.readouterr().out
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    text = (ROOT / "docs" / name).read_text()
+    (tmp_path / f"{module}.py").write_text(blocks(text, "python")[block])
+    typed = [line for line in commands(text) if f"{module}:" in line]
+    assert len(typed) >= 2
+    for command in typed:
+        assert main(shlex.split(command)[1:]) in (0, 1), command  # 1 is an unsolved puzzle
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_manual_run(tmp_path):
-    manual = PAGES["tasks.md"]
-    assert len(commands(manual)) > 20
-    run(commands(manual), tmp_path)
-    splits = json.loads((tmp_path / "data" / "small" / "manifest.json").read_text())["splits"]
-    assert [splits[split]["examples"] for split in ("train", "validation", "test")] == [247, 23, 18]
-    shown = TASKS["sudoku-6-puzzle"].generate(1, seed=0).tokens[0].tolist()
-    assert f"puzzle   {spaced(shown[1:37])}" in manual
-    assert f"solution {spaced(shown[38:])}" in manual
+def test_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    parts = re.findall(r"```(bash|python)\n(.*?)```", page("tutorial.md"), re.S)
+    assert " ".join(kind for kind, _ in parts) == "bash bash bash python bash python bash python"
+    for kind, block in parts:
+        if kind == "bash":
+            run([line for line in block.splitlines() if line], tmp_path)
+        else:
+            execute(block, "tutorial")
+    assert (tmp_path / "runs/four/curve.png").stat().st_size > 5_000
+    out = capsys.readouterr().out
+    assert re.search(r"^step 100: loss [\d.]+ nats per token$", out, re.M)
+    assert len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", out, re.M)) == 14
 
 
-def shortened(command):
-    """The command on shorter sequences and texts."""
-    for long, short in SHORTER.items():
-        command = command.replace(long, short)
-    return command
+# The README.
+
+COMMANDS = [command.split("#")[0].strip() for command in commands(README)]
 
 
-def test_each_shortened_command_is_on_a_page():
-    every = "\n".join(command for page in PAGES.values() for command in commands(page))
-    assert all(long in every for long in SHORTER)
+def test_readme_is_short_and_names_demo_and_tests():
+    assert {"make demo", "make test"} <= {" ".join(command.split()[:2]) for command in COMMANDS}
+    assert [len(block.strip().splitlines()) <= 12 for block in blocks(README, "python")] == [True]
+    assert 6_000 <= len(README.encode()) <= 8_192
 
 
-def spaced(cells):
-    """36 numbers in the format of the manual."""
-    return "   ".join(" ".join(map(str, cells[start : start + 6])) for start in range(0, 36, 6))
+def test_readme_table_has_the_bundled_results():
+    rows = map(json.loads, (ROOT / "src/latent_tokens/bundled/results.jsonl").read_text().splitlines())
+    setting = {"task": "sudoku-6", "method": "scdm", "order": "top_prob", "candidates": 4}
+    measured = {
+        f"| {row['latents']} | {row['valid']:.1f}% | {row['ci95'][0]:.1f}-{row['ci95'][1]:.1f} "
+        f"| {row['relative_cost']:.2f}x |"
+        for row in rows
+        if setting.items() <= row.items()
+    }
+    shown = re.findall(r"^\| (?:\d+|all) \| [\d.]+% \|.*\|$", README, re.M)
+    assert len(shown) == 4
+    assert set(shown) <= measured
+
+
+@pytest.mark.slow
+def test_readme_commands_for_make_run(tmp_path):
+    """The make targets that run tests or checks are left out."""
+    targets = {command.split()[1] for command in COMMANDS if command.startswith("make")}
+    demonstrations = targets - {"test", "check", "setup"}
+    assert demonstrations
+    run([f"make {target} DEMO=smoke OUT={tmp_path / target}" for target in demonstrations], ROOT)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("brief_look")
+def test_readme_commands_run(tmp_path):
+    (tmp_path / "README.md").write_text(README)
+    typed = [command for command in COMMANDS if command.startswith("latent-tokens")]
+    others = {command.split()[0] for command in COMMANDS} - {"latent-tokens"}
+    assert others == {"git", "cd", "python3", "source", "pip", "make"}
+    assert len(typed) >= 5
+    run([f"{command} {OF_README.get(command.split()[1], '')}" for command in typed], tmp_path)
+
+
+@pytest.mark.slow
+def test_readme_python_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks(README, "python")
+    assert "num_samples=100" in block
+    execute(block.replace("num_samples=100", "num_samples=4"), "readme")
+    assert capsys.readouterr().out

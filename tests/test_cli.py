@@ -68,7 +68,8 @@ def test_help_has_a_text_per_flag_and_two_examples(command, capsys):
     text = unframed(out)
     for field in dataclasses.fields(COMMANDS[command]):
         name = field.name.replace("_", "-")
-        is_flag = field.init and field.default is not dataclasses.MISSING and field.name not in ("runs", "answers")
+        is_positional = field.default is dataclasses.MISSING or field.name in ("runs", "answers")
+        is_flag = field.init and not is_positional
         assert not is_flag or f"--{name}" in text or f"--no-{name}" in text
     assert "default: None" not in text
     examples = [line for line in out.splitlines() if line.startswith("    latent-tokens ")]

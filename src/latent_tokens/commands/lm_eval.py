@@ -93,8 +93,6 @@ def run_lm_eval(command: LmEval) -> int:
         device=processes.fastest_device(),
         base=command.base,
     )
-    settings = {name: getattr(command, name) for name in names}
-    model = LatentTokensLM(command.run, device=processes.fastest_device(), **settings)
     if typed is not None:
         check_method(str(command.method), typed, model.model.method)
 

@@ -21,7 +21,7 @@ class Score:
     The list is made from a seed: the problems on which `evaluate` measures.
 
     Examples:
-        latent-tokens score countdown-3 --template > problems.jsonl
+        latent-tokens score countdown-3 --template --num-problems 100
         latent-tokens score countdown-3 answers.jsonl
     """
 

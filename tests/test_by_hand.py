@@ -511,7 +511,9 @@ def test_every_rank_draws_its_own_dropout(monkeypatch):
     net = Flat(4)
     settings = config(lr=1e-3, precision="fp32")
     examples = TASKS["sudoku-4"].generate(2, seed=0)
-    batch = next(training_batches(examples, METHODS["scdm"], settings, 4, 0, torch.device("cpu")))
+    batch = next(
+        training_batches(examples, lambda step: METHODS["scdm"], settings, 4, 0, torch.device("cpu"))
+    )
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
     for rank in ("0", "1"):
         monkeypatch.setenv("WORLD_SIZE", "2")

@@ -283,7 +283,9 @@ def training_step(
     random = np.random.default_rng(0)
     tokens = random.integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
     examples = Examples.of(tokens, np.zeros(tokens.shape, bool))
-    batches = training_batches(examples, method, config, net.mask_id, 0, accelerator.device)
+    batches = training_batches(
+        examples, lambda step: method, config, net.mask_id, 0, accelerator.device
+    )
     numbers = count()
 
     def step() -> None:

@@ -48,6 +48,7 @@ DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
 LATER_DEFAULTS = {
     "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False, "anneal": None,
+    "first": None,
 }  # fmt: skip
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
@@ -363,6 +364,9 @@ class TrainConfig(Config):
     gelu: Literal["exact", "tanh"] | None = None
     """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and
     is slower on a CPU. Default: exact, or that of --from."""
+    first: str | None = None
+    """Method of the first steps and their number, as METHOD:STEPS. They train with its attention
+    and loss, in one run with one learning rate schedule. Default: the method at every step."""
     weight: Literal["elbo", "flat"] | None = None
     """Normalization of a sequence's loss. elbo: the number of its targets. flat: the number of its
     tokens to decode. Default: the method's own."""
@@ -451,6 +455,9 @@ class TrainConfig(Config):
         check_min("weight_decay", self.weight_decay, 0)
         for name in ("ema", "dropout"):
             check_min(name, getattr(self, name), 0, below=1)
+        if self.first is not None and not 0 < self.first_steps < self.steps:
+            must = f"must be METHOD:STEPS, with 1 to {self.steps - 1} steps of steps={self.steps}"
+            raise ValueError(f"first={self.first}: {must}.")
         fsdp = "parallel=fsdp" if self.parallel == "fsdp" else ""
         for name, other in (
             ("lora", fsdp),
@@ -462,11 +469,20 @@ class TrainConfig(Config):
                 raise ValueError(f"{name}={getattr(self, name)} {reason}.")
 
     @property
+    def first_steps(self) -> int:
+        """The number of steps of `first`, 0 if it has none."""
+        steps = (self.first or "").rpartition(":")[2]
+        return int(steps) if steps.isdecimal() else 0
+
+    @property
     def folder(self) -> Path:
         if self.out is not None:
             return self.out
+        method = self.method
+        if self.first is not None:
+            method += f"-first-{self.first}"
         origin = self.size if self.start is None else f"from-{Path(self.start).name}"
-        return Path("runs", f"{self.task}-{self.method}-{origin}-{self.seed}".replace(":", "."))
+        return Path("runs", f"{self.task}-{method}-{origin}-{self.seed}".replace(":", "."))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class TrainSettings(TypedDict, total=False):
     targets: Literal["all", "next"] | None
     noise: Literal["answer", "all"]
     anneal: int | None
+    first: str | None
     precision: PrecisionSetting
     data: Path | None
     num_train: int | None

@@ -164,7 +164,7 @@ def train(run: Run, observe: Observer) -> None:
     observe("begun", state.step)
     examples = run.splits["train"]
     batches = training_batches(
-        examples, run.method, config, run.mask_id, state.step, device, run.pad
+        examples, run.method_at, config, run.mask_id, state.step, device, run.pad
     )
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
@@ -178,8 +178,8 @@ def train(run: Run, observe: Observer) -> None:
             observe("training", state.step)
             try:
                 loss, grad_norm = train_step(
-                    run.model, run.method, run.optimizer, batch, config, state.step, run.accelerator,
-                    run.stretches,
+                    run.model, run.method_at(state.step), run.optimizer, batch, config, state.step,
+                    run.accelerator, run.stretches,
                 )  # fmt: skip
             except NotFinite as error:
                 num_skipped += 1
@@ -196,7 +196,8 @@ def train(run: Run, observe: Observer) -> None:
                 state.recent.append(loss)
                 num_tokens += tokens_per_batch
                 speed = num_tokens / (time.perf_counter() - start_time)
-                advance(1, f"loss {loss:.3f}  {speed:,.0f} tokens/s")
+                part = f"first {config.first}, " if state.step <= config.first_steps else ""
+                advance(1, f"{part}loss {loss:.3f}  {speed:,.0f} tokens/s")
             observe("done", state.step)
             is_last = state.step == config.steps
 
@@ -225,14 +226,15 @@ def train(run: Run, observe: Observer) -> None:
 def log_losses(run: Run, grad_norm: float, speed: float) -> None:
     """Log the mean loss since the last line, with the last gradient norm and learning rate."""
     state = run.state
-    run.log(
-        {
-            "loss": sum(state.recent) / len(state.recent),
-            "grad_norm": grad_norm,
-            "lr": learning_rate(run.config, state.step - 1, run.stretches),
-            "tokens_per_second": round(speed),
-        }
-    )
+    row: dict[str, float | str] = {
+        "loss": sum(state.recent) / len(state.recent),
+        "grad_norm": grad_norm,
+        "lr": learning_rate(run.config, state.step - 1, run.stretches),
+        "tokens_per_second": round(speed),
+    }
+    if run.first is not None:
+        row["method"] = name_of(run.method_at(state.step - 1))
+    run.log(row)
     state.recent.clear()
 
 

@@ -137,12 +137,17 @@ class Run:
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
     pad: int | None = None  # the token after the end of an answer
     stretches: tuple[Stretch, ...] = ()  # of a run that was extended
+    first: Method | None = None  # of the first steps
     start_time: float = field(default_factory=time.perf_counter)  # of this process
 
     @property
     def mask_id(self) -> int:
         """The token of masked slots."""
         return unwrap(self.net).mask_id
+
+    def method_at(self, step: int) -> Method:
+        """Return the method with which a step trains."""
+        return self.method if self.first is None or step >= self.config.first_steps else self.first
 
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""

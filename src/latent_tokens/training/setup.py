@@ -26,7 +26,7 @@ from latent_tokens.configs import (
     TrainConfig,
 )
 from latent_tokens.core.denoiser import Denoiser
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.objective import check_anneal
 from latent_tokens.data.loading import change_detector, fingerprint
 from latent_tokens.network.kernels import (
@@ -60,6 +60,9 @@ from latent_tokens.training.run import LOCK, Run, Stretch
 from latent_tokens.training.step import ema_update, place_ema
 from latent_tokens.training.tracking import start_tracker
 
+SAME_IN_FIRST = ("order", "window", "readout")
+"""Fields in which the method of the first steps agrees with that of the others."""
+
 
 def setup(
     config: TrainConfig,
@@ -75,6 +78,7 @@ def setup(
 
     # Check the config, and the run that it resumes.
     method = method_of(config, method)
+    first = first_method(config, method)
     wanted = named(config.task) if task is None else task
     config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
@@ -120,7 +124,7 @@ def setup(
         start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
     run = Run(
         config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
-        pad=getattr(task, "pad", None),
+        pad=getattr(task, "pad", None), first=first,
     )  # fmt: skip
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
@@ -138,6 +142,26 @@ def method_of(config: TrainConfig, method: Method | None) -> Method:
     check_anneal(config.anneal, method.attention)
     weight = config.weight or method.weight
     return replace(method, weight=weight, targets=config.targets or method.targets)
+
+
+def first_method(config: TrainConfig, method: Method) -> Method | None:
+    """Return the method of the first steps, with the config's loss weight and targets, or None.
+
+    Raise ValueError if its sequences or its readout are not those of the method.
+    """
+    if config.first is None:
+        return None
+
+    def fits(first: Method) -> bool:
+        return all(getattr(first, name) == getattr(method, name) for name in SAME_IN_FIRST)
+
+    first = load_method(config.first.rpartition(":")[0])
+    if not fits(first):
+        allowed = ", ".join(name for name, other in METHODS.items() if fits(other))
+        problem = f"its order, window or readout is not that of {config.method}"
+        raise ValueError(f"first={config.first}: {problem}. Use one of {allowed}.")
+    weight = config.weight or first.weight
+    return replace(first, weight=weight, targets=config.targets or first.targets)
 
 
 def ema_and_optimizer(

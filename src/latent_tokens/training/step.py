@@ -37,7 +37,7 @@ VALIDATION = 1 << 40  # the "step" whose random draws validation uses
 
 def training_batches(
     examples: Examples,
-    method: Method,
+    method_at: Callable[[int], Method],
     config: TrainConfig,
     mask_id: int,
     first: int,
@@ -48,7 +48,7 @@ def training_batches(
 
     def prepare(step: int) -> TrainingBatch:
         batch = examples.take(example_indices(len(examples.tokens), config, step))
-        return draw_examples(batch, method, config, mask_id, step, 0, pad).to(device)
+        return draw_examples(batch, method_at(step), config, mask_id, step, 0, pad).to(device)
 
     def use_device() -> None:  # a new thread does not start on the accelerator of its process
         if device.type == "cuda":

@@ -48,7 +48,10 @@ class Curve(NamedTuple):
 CURVES = [
     *(
         Curve("boards 6x6", *setting, samples=300)
-        for setting in (("mdm", "all", None), ("scdm", "all", None), ("scdm", 8, 0), ("scdm", 8, "all"))
+        for setting in (
+            *(("mdm", "all", None), ("scdm", "all", None), ("scdm", 8, 0), ("scdm", 8, "all")),
+            *(("esolm", 8, 0), ("esolm", 8, "all")),
+        )
     ),
     *(Curve("Zebra", method, "all", None, 500) for method in ("mdm", "scdm")),
     *(Curve("boards 9x9", method, "all", None, 100) for method in ("mdm", "scdm")),
@@ -62,6 +65,9 @@ def models_of(curve: Curve) -> Iterator[tuple[int, str]]:
         yield 0, f"sudoku-9-{curve.method}"
     elif curve.task == "Zebra":
         yield 0, str(ROOT / "results" / "cpu" / "models" / f"zebra-compact-3-{curve.method}-0")
+    elif curve.method == "esolm":
+        runs = ROOT / "runs" / "samplers"
+        yield from ((seed, str(runs / f"sudoku-6-esolm-{seed}")) for seed in range(3))
     else:
         models = HERE.parent / "confidence" / "models"
         yield from ((seed, str(models / f"sudoku-6-{curve.method}-{seed}")) for seed in range(3))

@@ -171,8 +171,7 @@ def train(run: Run, observe: Observer) -> None:
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())
         num_tokens = 0.0
         num_skipped = 0  # steps in a row
-        start_time = time.perf_counter()
-        save_time = start_time
+        start_time = save_time = time.perf_counter()
         for batch in batches:
             # One optimizer step, which is skipped if it is not finite and the config says so.
             observe("training", state.step)
@@ -207,12 +206,10 @@ def train(run: Run, observe: Observer) -> None:
             if state.step % config.evaluate_every == 0 or is_last:
                 validate(run, observe)
 
-            # A checkpoint, on which all ranks agree: one signal stops all, and the clock is that of
-            # rank 0.
-            late = (
-                processes.is_main() and time.perf_counter() - save_time > 60 * config.save_minutes
-            )
-            num_signals, num_late = processes.all_reduce_sum([len(signals), late], device)
+            # A checkpoint. One signal stops all ranks, and the clock is that of rank 0.
+            minutes = (time.perf_counter() - save_time) / 60
+            is_late = processes.is_main() and minutes > config.save_minutes
+            num_signals, num_late = processes.all_reduce_sum([len(signals), is_late], device)
             if state.step % config.save_every == 0 or is_last or num_signals or num_late:
                 observe("saving", state.step)
                 run.save()

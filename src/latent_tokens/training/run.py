@@ -39,15 +39,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a directory, which is created if missing, and removed if left empty.
 
     Rank 0 has it for all. The system frees the lock when its process ends, however it ends. On NFS
-    the server does, some 90 s after a host crashed.
-
-    Raises:
-        LockedError: another process holds the lock, or the directory cannot be written. All ranks
-            raise it.
-
-    Example:
-        with locked(Path("runs/four")):
-            ...
+    the server does, some 90 s after a host crashed. All ranks raise LockedError if another process
+    holds it, or the directory cannot be written.
     """
     new_folders = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     lock = FileLock(folder / LOCK)

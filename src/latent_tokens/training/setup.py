@@ -99,14 +99,9 @@ def setup(
         contents["start"] = describe_start(config, net)
     files = task.files() if isinstance(task, Text) else {}
     task_files = {folder / name: content for name, content in files.items()}
-    processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
-    if started is not None:
-        check_started(folder, started, contents)
-    elif processes.is_main():
-        write_start(folder, contents, task_files)
+    check_or_write(folder, started, contents, task_files)
 
-    # Load the latest checkpoint. No file of a later step is removed until all ranks have read
-    # theirs.
+    # Load the latest checkpoint. All ranks read theirs before files of later steps are removed.
     ema, optimizer = ema_and_optimizer(net, config, device)
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
@@ -287,20 +282,28 @@ def describe_start(config: TrainConfig, net: nn.Module) -> dict[str, Json]:
     return {**source, "weights_sha256": initial_sha256(net)}
 
 
-def write_start(folder: Path, description: dict[str, Any], task_files: dict[Path, bytes]) -> None:
-    """Write the first files of a run directory: config.json, and then those that its task needs."""
-    for path in half_written(folder):
-        path.unlink()
-    config = json_bytes({**description, "made_with": provenance()})
-    write_atomic({folder / "config.json": config, **task_files})
+def check_or_write(
+    folder: Path,
+    started: dict[str, Any] | None,
+    contents: dict[str, Any],
+    task_files: dict[Path, bytes],
+) -> None:
+    """Compare config.json of the run to resume with what it would be now, or write it on rank 0.
 
-
-def check_started(folder: Path, started: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
-    """Raise ValueError if config.json of the run to resume differs from what it would be now."""
-    check_same(folder, started.get("data_sha256"), contents["data_sha256"])
-    check_same(folder, started.get("model"), contents["model"])
-    check_same(folder, started, {name: contents[name] for name in ("method", "task")})
-    check_same(folder, started.get("start", {}), contents.get("start", {}))  # without a checkpoint
+    The files that the task needs are written with it. Raise ValueError if a value differs.
+    """
+    processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
+    if started is not None:
+        check_same(folder, started.get("data_sha256"), contents["data_sha256"])
+        check_same(folder, started.get("model"), contents["model"])
+        check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+        # Without a checkpoint
+        check_same(folder, started.get("start", {}), contents.get("start", {}))
+    elif processes.is_main():
+        for path in half_written(folder):
+            path.unlink()
+        config = json_bytes({**contents, "made_with": provenance()})
+        write_atomic({folder / "config.json": config, **task_files})
 
 
 def check_same(folder: Path, started: Mapping[str, Any] | None, values: Mapping[str, Any]) -> None:

@@ -33,28 +33,17 @@ SplitExamples = tuple[Examples, Keys, NDArray[np.int8]]
 
 @dataclass
 class SplitBuilder:
-    """Collects examples by split, each puzzle once.
+    """Collects examples by split, each puzzle once."""
 
-    Attributes:
-        wanted: The number of examples of each split to collect.
-        seen: The keys of all examples so far.
-        counts: The number of examples of each split that were collected.
-        tried: The numbers of the seed that were tried.
-        too_long: Those whose example does not fit.
-        repeated: Examples that were seen before.
-        recent_tried: Numbers tried since the last check of `exhausted`.
-        recent_new: New examples of splits that were not full since then.
-    """
-
-    wanted: Mapping[Split, int]
-    seen: set[int] = field(default_factory=set)
+    wanted: Mapping[Split, int]  # the number of examples of each split to collect
+    seen: set[int] = field(default_factory=set)  # the keys of all examples so far
     parts: dict[Split, list[Examples]] = field(default_factory=dict)
-    counts: dict[Split, int] = field(default_factory=dict)
-    tried: int = 0
-    too_long: int = 0
-    repeated: int = 0
-    recent_tried: int = 0
-    recent_new: int = 0
+    counts: dict[Split, int] = field(default_factory=dict)  # of examples that were collected
+    tried: int = 0  # numbers of the seed
+    too_long: int = 0  # those whose example does not fit
+    repeated: int = 0  # examples that were seen before
+    recent_tried: int = 0  # numbers tried since the last check of `exhausted`
+    recent_new: int = 0  # new examples of splits that were not full since then
 
     @property
     def open(self) -> list[Split]:

@@ -162,26 +162,17 @@ class Countdown:
 
     PAD is part of the answer (D-11, Countdown answer length).
 
-    Attributes:
-        name: The task's name.
-        numbers: The number of given numbers without the target: 3, 4 or 5.
-        num_train: The default number of training examples.
-        targets: The lowest and the highest target.
-        padding: "none" or "paper".
-        answer_length: The positions of an answer with padding "none". None: of the longest, with
-            its end.
-
     Example:
         >>> TASKS["countdown-3"].generate(2, seed=0).tokens.shape
         (2, 37)
     """
 
     name: str
-    numbers: int  # given, beside the target
+    numbers: int  # given, without the target: 3, 4 or 5
     num_train: int = 500_000
     targets: tuple[int, int] = (10, 100)  # lowest and highest
     padding: Literal["none", "paper"] = "none"
-    answer_length: int | None = None
+    answer_length: int | None = None  # with padding "none". None: of the longest, with its end
 
     symbols = SYMBOLS
     vocab_size = len(SYMBOLS)

@@ -89,15 +89,6 @@ class SudokuPuzzle:
 
     With padding = "paper", [EOS] and PAD follow and are predicted too.
 
-    Attributes:
-        name: The task's name.
-        box_rows: Rows of a box.
-        box_columns: Columns of a box.
-        num_train: The default number of training examples.
-        clues: The number of given cells, or "minimal".
-        guessing: "never" for puzzles that deduction solves, as in the original.
-        padding: "none" or "paper".
-
     Example:
         >>> TASKS["sudoku-6-puzzle"].generate(2, seed=0).tokens.shape
         (2, 74)
@@ -107,8 +98,8 @@ class SudokuPuzzle:
     box_rows: int
     box_columns: int
     num_train: int = 1_800_000
-    clues: int | Literal["minimal"] = "minimal"
-    guessing: Literal["never", "allowed"] = "never"
+    clues: int | Literal["minimal"] = "minimal"  # the number of given cells
+    guessing: Literal["never", "allowed"] = "never"  # deduction solves them, as in the original
     padding: Literal["none", "paper"] = "none"
 
     metric = "exact"

@@ -29,13 +29,6 @@ class CompactZebra:
     Tokens are the houses from 0, [SEP], [pad], and the clues: kind by kind, in the order of their
     operands. An operand is a value, or a house by its number.
 
-    Attributes:
-        name: The task's name.
-        num_houses: The number of houses.
-        num_attributes: The number of attributes.
-        max_clues: The number of positions for clues. Puzzles with more are left out.
-        num_train: The default number of training examples.
-
     Example:
         >>> task = TASKS["zebra-compact-3"]
         >>> task.generate(2, seed=0).tokens.shape
@@ -45,7 +38,7 @@ class CompactZebra:
     name: str
     num_houses: int
     num_attributes: int
-    max_clues: int
+    max_clues: int  # positions for clues: puzzles with more are left out
     num_train: int = 300_000
 
     metric = "exact"

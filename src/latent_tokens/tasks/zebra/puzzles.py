@@ -142,27 +142,16 @@ class Zebra:
     The clues determine the length of the answer, so no end follows. With padding = "paper", [EOS]
     and PAD follow and are predicted too.
 
-    Attributes:
-        name: The task's name.
-        houses: The numbers of houses to draw from, each 3 to 6.
-        attributes: The numbers of attributes to draw from, each 3 to 6.
-        num_train: The default number of training examples.
-        length: L. Longer puzzles are left out.
-        padding: "none" or "paper".
-
-    Raises:
-        ValueError: A number or the padding is out of range.
-
     Example:
         >>> TASKS["zebra-3"].generate(2, seed=0).tokens.shape
         (2, 96)
     """
 
     name: str
-    houses: tuple[int, ...] = MANY
-    attributes: tuple[int, ...] = MANY
+    houses: tuple[int, ...] = MANY  # the numbers to draw from, each 3 to 6
+    attributes: tuple[int, ...] = MANY  # likewise
     num_train: int = 1_500_000
-    length: int = 384
+    length: int = 384  # longer puzzles are left out
     padding: Literal["none", "paper"] = "none"
 
     symbols = WORDS
@@ -199,15 +188,9 @@ class Zebra:
     def example(
         self, words: Sequence[str], houses: int, table: Sequence[Sequence[int]]
     ) -> Examples:
-        """Return one example.
+        """Return one example of the tokens of clues, and the answer, one row per attribute.
 
-        Args:
-            words: The tokens of the clues.
-            houses: The number of houses.
-            table: The answer, one row per attribute.
-
-        Raises:
-            ValueError: The clues are no puzzle, or the answer is wrong or not unique.
+        Raise ValueError if the clues are no puzzle, or the answer is wrong or not unique.
         """
         problem = self._problem([*words, *map(str, range(houses))])
         _, _, attributes = read_prompt(problem.tokens[0])

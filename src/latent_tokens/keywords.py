@@ -24,11 +24,11 @@ class TrainSettings(TypedDict, total=False):
     dropout: float
     positions: PositionName | None
     gelu: Literal["exact", "tanh"] | None
+    first: str | None
     weight: Literal["elbo", "flat"] | None
     targets: Literal["all", "next"] | None
     noise: Literal["answer", "all"]
     anneal: int | None
-    first: str | None
     precision: PrecisionSetting
     data: Path | None
     num_train: int | None

@@ -101,25 +101,6 @@ def test_a_network_of_text_is_measured_as_it_is_published(vocabulary, capsys):
     assert decode["flop"] > 2 * 12 * head  # two rows, a step a token, the head for each
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ("--train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH, like tiny:64x128"),
-        ("--train huge:4x4", "SIZE is one of pico, nano"),
-        ("--train tiny:4x8:6", "with PADDED the longer"),
-        ("--rounds 0", "--rounds 0: must be"),
-        ("--lengths 0", "--lengths 0: must be"),
-        ("--latents -1", "--latents -1: must be"),
-        ("--vocabulary 1", "--vocabulary 1: must be a whole number from 2"),
-        ("--methods --train", "nothing to measure"),
-    ],
-)
-def test_wrong_bench_setting_gets_one_line(wrong, message, capsys):
-    assert main(["bench", *wrong.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
 @pytest.mark.parametrize(("there", "taken"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
 def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, there, taken):
     monkeypatch.setattr("latent_tokens.processes.join", lambda: SimpleNamespace(device=torch.device(there)))

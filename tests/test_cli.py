@@ -236,6 +236,7 @@ REFUSED = [
     ("evaluate {scdm} --out {scdm}/config.json/out", "config.json is a file. Choose another directory"),
     ("evaluate {scdm} --num-samples 0", "--num-samples 0: must be"),
     ("evaluate {scdm} --judge trigrams", "--evaluator trigrams: is for generated text"),
+    ("evaluate {arm} --no-refresh", "--no-refresh with --order left_to_right: there is no random order"),
     ("evaluate {scdm} --latents 0 --latent-policy relevant", "there are no latent tokens to choose"),
     ("evaluate {scdm} --order uniform --candidates 8", "--candidates 8 with --order uniform: this order"),
     ("sample {scdm} --num-samples 0", "--num-samples 0: must be"),
@@ -249,6 +250,14 @@ REFUSED = [
     (f"trace {{scdm}} {PUZZLE}", "nothing to write: name a page"),
     ("demo --out {full}", "exists and is not empty"),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
+    ("bench --train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH, like tiny:64x128"),
+    ("bench --train huge:4x4", "SIZE is one of pico, nano"),
+    ("bench --train tiny:4x8:6", "with PADDED the longer"),
+    ("bench --rounds 0", "--rounds 0: must be"),
+    ("bench --lengths 0", "--lengths 0: must be"),
+    ("bench --latents -1", "--latents -1: must be"),
+    ("bench --vocabulary 1", "--vocabulary 1: must be a whole number from 2"),
+    ("bench --methods --train", "nothing to measure"),
 ]
 
 

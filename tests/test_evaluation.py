@@ -95,6 +95,7 @@ def test_bf16(nano):
         ("sidm", {"latents": (0, "all")}, "Use"),
         ("scdm", {"order": "uniform", "candidates": 8}, "Use candidates=1"),
         ("arm", {"candidates": "growing"}, "Use"),
+        ("arm", {"refresh": False}, "order=left_to_right"),
         *(("scdm", {"latents": wrong}, "latents=") for wrong in (-1, [], "some", 1.5, True)),
         ("scdm", {"num_samples": 0}, "num_samples="),
         ("scdm", {"order": "left-to-right"}, "order="),

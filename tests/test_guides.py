@@ -1,5 +1,6 @@
-"""The pages that state facts against the code: choose, formats, glossary and troubleshooting."""
+"""The pages that state facts against the code: choose, decisions, formats, glossary and troubleshooting."""
 
+import inspect
 import json
 import re
 import shlex
@@ -11,9 +12,22 @@ import torch
 
 import latent_tokens
 from helpers.documentation import ROOT
-from latent_tokens import METHODS, TASKS, TrainConfig, evaluate, fit, from_pretrained
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    Decoding,
+    TrainConfig,
+    Transformer,
+    evaluate,
+    fit,
+    from_pretrained,
+)
 from latent_tokens.cli import main
+from latent_tokens.configs import SamplingConfig
+from latent_tokens.core.decoding import candidates_of
 from latent_tokens.evaluation.rows import Row
+from latent_tokens.evaluation.settings import decoding_for
+from latent_tokens.paper.scales import SCALES
 
 torch.set_num_threads(1)
 DOCS = ROOT / "docs"
@@ -88,6 +102,32 @@ def test_defaults_of_the_page_on_choosing():
     ]
     less = esolm["difference to n = 0"].split()[0].removeprefix("-")
     assert f"{less} nats per token, at {esolm['relative cost']} of the tokens" in page
+
+
+def test_table_of_defaults_states_the_defaults():
+    table = {
+        row.split(" | ")[0].strip("| "): row
+        for row in (DOCS / "decisions.md").read_text().splitlines()
+        if row.startswith("| ")
+    }
+    training = vars(TrainConfig("sudoku-4", "scdm"))
+    network = {
+        name: given.default for name, given in inspect.signature(Transformer.__init__).parameters.items()
+    }
+    for row, found in (("`TrainConfig`, `latent-tokens train`", training), ("`Transformer(...)`", network)):
+        assert f'`gelu="{found["gelu"]}"` | `positions="{found["positions"]}"`' in table[row]
+    assert Decoding().candidates is None
+    in_python = table["`Decoding(...)` in Python"]
+    assert "| 8, or 1 if the order leaves no choice | the method's own |" in in_python
+    adaptive = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig())
+    fixed = decoding_for(METHODS["scdm"], TASKS["sudoku-6"], SamplingConfig(order="uniform"))
+    assert (candidates_of(METHODS["scdm"], adaptive), fixed.candidates, adaptive.latents) == (8, 1, None)
+    assert "| 8, or 1 if" in table["`latent-tokens evaluate` and `sample`, `EvalConfig`"]
+    budgets = SCALES["cpu"].budgets
+    tasks = ("sudoku-gen", "sudoku-puzzle", "zebra", "countdown", "sudoku-large", "sudoku-gen-9x9")
+    assert [budgets[task].candidates for task in tasks] == [4, 4, 8, 8, 8, 8]
+    assert all(METHODS[name].latents == 0 for name in ("sidm", "scdm", "esolm", "arm"))
+    assert all(METHODS[name].latents is None for name in ("mdm", "ar-mtp", "ar-mtp-window-4", "ar-ntp-4"))
 
 
 def test_page_on_methods_lists_every_field():

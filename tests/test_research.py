@@ -5,6 +5,7 @@ import importlib.util
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,17 @@ import pytest
 import torch
 
 from helpers.documentation import ROOT
-from latent_tokens import TASKS, PolicyInput, from_pretrained
+from helpers.oracle import Oracle, small_joint
+from latent_tokens import METHODS, TASKS, Decoding, PolicyInput, from_pretrained
+from latent_tokens.core.layout import next_layout
+from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper.tables import interval_over_seeds
 
 RESEARCH = ROOT / "research"
 FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
 TASK = TASKS["sudoku-4"]
+ORACLE_LENGTH = 5
 torch.set_num_threads(1)
 
 
@@ -38,6 +43,7 @@ latent_choice = script_of("latent-choice")
 nats = script_of("nats")
 confidence = script_of("confidence")
 tables = sys.modules["tables"]
+teacher_forced_order = nats.teacher_forced_order
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -166,3 +172,53 @@ def test_entropy_of_all_4x4_boards():
     """The solver draws each of the 288 boards, nearly equally often."""
     found = nats.entropy_per_cell(TASK, 20_000, 0)
     assert found == pytest.approx(np.log(288) / 16, abs=0.005)
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return Oracle(small_joint(length=ORACLE_LENGTH))
+
+
+def by_hand(net, method, row, k, n, seed, number):
+    """The order of one row, with a plain loop over steps and candidates."""
+    stream = np.random.default_rng((seed, number))
+    schedule = np.argsort(stream.random(ORACLE_LENGTH), kind="stable").tolist()
+    decoded = []
+    while schedule:
+        candidates = schedule[:k]
+        latents = schedule[k : k + n]
+        order = torch.tensor([[*decoded, *candidates, *latents, *schedule[k + n :]]])
+        counts = (torch.tensor([count]) for count in (len(decoded), len(candidates), len(latents)))
+        shown = torch.full((1, ORACLE_LENGTH), net.mask_id)
+        shown[0, decoded] = row[decoded]
+        logits = method.logits(net, shown, next_layout(order, *counts))[0, -len(candidates) :]
+        confidence = logits.double().softmax(-1).amax(-1)
+        decoded.append(schedule.pop(int(confidence.argmax())))
+        stream.random(1)  # the sampled token, which is replaced
+        schedule = [schedule[i] for i in np.argsort(stream.random(len(schedule)), kind="stable")]
+    return decoded
+
+
+@pytest.mark.parametrize(("name", "k", "n"), [("scdm", 3, ORACLE_LENGTH), ("scdm", 2, 1), ("mdm", 3, None)])
+def test_teacher_forced_order_is_that_of_a_plain_loop(oracle, name, k, n):
+    tokens = oracle.outcomes[[7, 100, 242]]
+    decoding = Decoding(candidates=k, latents=n)
+    order = teacher_forced_order(oracle, METHODS[name], tokens, torch.zeros_like(tokens).bool(), decoding, 3)
+    plain = partial(by_hand, oracle, METHODS[name], k=k, n=ORACLE_LENGTH if n is None else n, seed=3)
+    assert order.tolist() == [plain(row, number=number) for number, row in enumerate(tokens)]
+
+
+def test_teacher_forced_order_of_a_sample_is_that_of_its_decoding(oracle):
+    """With the same seed, the sample is what teacher forcing writes. Known positions and lengths count."""
+    known = torch.zeros(64, ORACLE_LENGTH, dtype=torch.bool)
+    known[::2, 1] = True
+    lengths = torch.tensor([5, 4]).repeat(32)
+    decoding = Decoding(candidates=2, latents=2)
+    given = torch.zeros_like(known).long()
+    made = generate(oracle, METHODS["scdm"], given, known, decoding, 1, lengths=lengths)
+    order = teacher_forced_order(oracle, METHODS["scdm"], made.tokens, known, decoding, 1, lengths=lengths)
+    assert torch.equal(order, made.order)
+    other = (made.tokens + 1) % 3
+    assert not torch.equal(
+        teacher_forced_order(oracle, METHODS["scdm"], other, known, decoding, 1, lengths=lengths), made.order
+    )

@@ -94,6 +94,7 @@ def decoding_for(
     Raises:
         ValueError: the method or the order does not support a setting.
     """
+    # The order by name, and the candidates.
     order = order_for(method, task, config, functions)
     is_ruled = has_rule(config, functions)
     block = block_in(order)
@@ -104,6 +105,8 @@ def decoding_for(
     else:
         schedule = ORDERS.get(order)
     k: Count | None = growing if config.candidates == "growing" else config.candidates
+
+    # Refuse settings that the order does not use.
     if is_adaptive(order) and method.is_left_to_right:
         raise ValueError(
             f"order={order} is not supported by {name_of(method)}: it decodes the next token. "
@@ -129,6 +132,8 @@ def decoding_for(
         )
     if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
+
+    # Add the defaults of the task.
     names = ("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS)
     settings = {
         **{name: getattr(config, name) for name in names},

@@ -125,9 +125,7 @@ def test_fixed_order_has_one_candidate(nano):
     assert measured(row) == measured(rows_of(nano, "scdm", order="uniform")[0])
 
 
-def test_wilsons_interval():
-    low, high = wilson(0.5, 100)
-    assert (low, high) == (pytest.approx(0.4038, abs=1e-4), pytest.approx(0.5962, abs=1e-4))
+def test_wilsons_interval_is_of_a_share():
     assert wilson(0.0, 20) == (0.0, pytest.approx(0.1611, abs=1e-4))
     assert wilson(1.0, 20)[1] == 1.0
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -77,10 +78,10 @@ def masks() -> Data:
     for name in SHOWN:
         method = METHODS[name]
         order = torch.tensor([list(range(LENGTH)) if method.is_left_to_right else ORDER])
-        clean, left, one = (torch.tensor([count]) for count in (CLEAN, LENGTH - CLEAN, 1))
+        clean, left, one = (np.array([count]) for count in (CLEAN, LENGTH - CLEAN, 1))
         decoding = Decoding(1, latents=2 if method.latent_control == "free" else None)
         candidates, latents = num_candidates_and_latents(method, decoding, clean, left, one)
-        layout = next_layout(order, clean, candidates, latents)
+        layout = next_layout(order, *map(torch.from_numpy, (clean, candidates, latents)))
         found[name] = {
             "positions": layout.positions[0].tolist(),
             "clean": CLEAN,

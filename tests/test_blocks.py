@@ -12,7 +12,6 @@ from latent_tokens import (
     block_causal,
     blockwise,
     dense_mask,
-    equal_parts,
     generate,
     left_to_right,
     log_likelihood,
@@ -24,7 +23,6 @@ from latent_tokens.core.attention import agree, bidirectional, causal
 from latent_tokens.core.decoding import candidates_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import name_of
-from latent_tokens.core.order import any_order
 from latent_tokens.evaluation.settings import decoding_for
 
 LENGTH = 16
@@ -131,44 +129,6 @@ def test_likelihood_of_blocks_takes_their_orders_only(nano):
     nats = nats_along_orders(nano, task.generate(2, seed=0), orders=2)
     assert nats.shape == (2, 2)
     assert (nats[0] != nats[1]).any()
-    tokens = torch.zeros(1, LENGTH, dtype=torch.int64)
-    counts = (torch.tensor([0]), torch.tensor([LENGTH]))
-    with pytest.raises(ValueError, match=r"this method decodes blocks of 4 positions.*blockwise\(4\)"):
-        log_likelihood(nano, BLOCKS, tokens, torch.arange(LENGTH - 1, -1, -1)[None], *counts)
-
-
-@pytest.mark.parametrize(
-    ("decoding", "message"),
-    [
-        (
-            Decoding(1, order=any_order),
-            r"decodes blocks of 4 positions from left to right. Use order=blockwise\(4\)",
-        ),
-        (
-            Decoding(1, order=blockwise(2)),
-            r"order=blockwise\(2\) is not supported by block-mdm-4: it has blocks of 4",
-        ),
-        (
-            Decoding(1, tokens_per_step=equal_parts(2)),
-            "tokens_per_step with blocks of 4: a partition does not end",
-        ),
-        (Decoding(1, latents=2), "latents=2 is not supported by block-mdm-4"),
-    ],
-)
-def test_decoding_that_breaks_the_blocks_is_refused(pico, decoding, message):
-    with pytest.raises(ValueError, match=message):
-        generate(pico, BLOCKS, ANYTHING, NOTHING_KNOWN, decoding, 0)
-
-
-def test_method_that_breaks_its_blocks_is_refused():
-    with pytest.raises(
-        ValueError, match=r"attention=block_causal\(4\): its blocks are decoded from left to r"
-    ):
-        replace(METHODS["mdm"], attention=block_causal(4))
-    with pytest.raises(ValueError, match="block=0: must be a whole number from 1"):
-        blockwise(0)
-    with pytest.raises(ValueError, match="method=block-mdm-0: must be one of mdm"):
-        METHODS["block-mdm-0"]
 
 
 def test_order_of_blocks_has_a_name_in_configs():

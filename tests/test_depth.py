@@ -151,7 +151,7 @@ REFUSED = [  # the method, its fields, and what the error names
     ),
     ("sidm", {"depth": "none:0.5"}, "attends to no other one"),
     ("arm", {"depth": "uniform:0.5"}, "attends to no other one"),
-    ("scdm", {"depth": "uniform:0.5", "targets": "next"}, "Use targets=all, or a method without depth"),
+    ("scdm", {"depth": "uniform:0.5", "targets": "next"}, "Use targets=all"),
     ("ar-ntp-4", {"depth": "none:0.5"}, "with targets=next"),
 ]
 

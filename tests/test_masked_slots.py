@@ -3,11 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 import torch
 
-from helpers.refusals import refused
-from latent_tokens import METHODS, left_to_right
+from latent_tokens import METHODS
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.core.method import name_of
 
@@ -52,22 +50,6 @@ def test_padding_stays_behind_the_shuffled_slots():
     layout = AR_LATENTS.draw(known, torch.full((32,), 4), torch.Generator().manual_seed(0))
     assert (layout.num_shown == 4).all()
     assert (layout.positions[:, :4] < 4).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("scdm", {}),
-        ("arm", {}),
-        ("ar-mtp", {"targets": "next"}),
-        ("scdm", {"order": left_to_right, "targets": "next"}),
-    ],
-)
-def test_shuffled_slots_are_refused_without_an_effect(name, change):
-    with pytest.raises(ValueError, match=r"masked_slots=shuffled.*needs order=left_to_right"):
-        replace(METHODS[name], masked_slots="shuffled", **change)
-    with refused("masked_slots=random: must be one of in_order, shuffled"):
-        replace(METHODS[name], masked_slots="random", **change)
 
 
 def test_shuffled_slots_are_stored_and_named():

@@ -59,25 +59,10 @@ def test_positions_past_the_length_change_nothing(nano, any_method):
     assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 
-def test_a_row_without_unknown_positions_is_refused(nano):
-    tokens = torch.zeros(2, 16, dtype=torch.int64)
-    known = torch.tensor([[False], [True]]).expand(2, 16)
-    with pytest.raises(ValueError, match="row 1 has no unknown position"):
-        loss(nano, METHODS["scdm"], tokens, known, generator())
-
-
 def test_clean_counts_are_uniform_and_stratified():
     known = torch.zeros(400, 16, dtype=torch.bool)
     layout = METHODS["scdm"].draw(known, torch.full((400,), 16), generator())
     assert torch.bincount(layout.num_clean, minlength=16).tolist() == [25] * 16
-
-
-def test_impossible_training_batch_is_refused(nano):
-    tokens = torch.zeros(2, 16, dtype=torch.int64)
-    with pytest.raises(ValueError, match="token 4 is MASK"):
-        loss(nano, METHODS["scdm"], tokens + 4, tokens > 0, generator())
-    with pytest.raises(ValueError, match="not a prefix"):
-        loss(nano, METHODS["arm"], tokens, torch.arange(16).expand(2, 16) == 3, generator())
 
 
 @pytest.fixture
@@ -144,31 +129,6 @@ def test_network_that_supports_slots_is_called_with_them(small):
     assert not supports_slots(net)
     net.supports_slots = True
     assert supports_slots(net)
-
-
-def test_loss_uses_the_qkv_table_and_groups_of_rows(small, monkeypatch):
-    """The fast path of the test above differs from a plain pass: one table, and a last layer by groups."""
-    monkeypatch.setattr(transformer, "TOKENS_PER_GROUP", 64)
-    made, widths = [], []
-    project, residual_and_mlp = transformer.project, transformer.residual_and_mlp
-
-    def count_projected(layer, x):
-        made.append(len(x))
-        return project(layer, x)
-
-    def count_mixed(layer, x, mixed):
-        widths.append(mixed.dim())
-        return residual_and_mlp(layer, x, mixed)
-
-    monkeypatch.setattr(transformer, "project", count_projected)
-    monkeypatch.setattr(transformer, "residual_and_mlp", count_mixed)
-    tokens, known, lengths = ragged()
-    drawn = corrupt(METHODS["scdm"], tokens, known, generator(3), mask_id=4, lengths=lengths)
-    weighted_nll(small, METHODS["scdm"], drawn)
-    assert made[0] == small.table_rows
-    assert widths[-1] == 2
-    selection = transformer.select_slots(drawn.scored.numpy(), drawn.scored.device)
-    assert (selection.num_rows, len(selection.groups)) == (4, 6)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import math
 import sys
 from functools import partial
-from itertools import chain, combinations
+from itertools import combinations
 
 import pytest
 import torch
@@ -14,10 +14,8 @@ from latent_tokens import (
     Decoding,
     generate,
     given,
-    left_to_right,
     log_likelihood,
     nats_along_orders,
-    nearest,
     random,
 )
 from latent_tokens.configs import EvalConfig, SamplingConfig
@@ -86,26 +84,6 @@ def test_decaying_latents_are_a_draw_without_replacement():
         assert both == pytest.approx(expected, abs=4 * (expected / count) ** 0.5)
 
 
-def test_decaying_never_takes_padding_however_small_the_noise():
-    step = steps(4)
-    noise = torch.zeros(6, LENGTH, dtype=torch.float64)  # log 0 is minus infinity
-    order = choose_latents(decaying, step, lambda: noise)
-    for row in range(6):
-        found, masked = (sorted(chain(*parts_of(step, row, each))) for each in (order, step.order))
-        assert found == masked
-
-
-def test_adjacent_is_nearest_from_left_to_right(nano):
-    known = torch.zeros(3, LENGTH, dtype=torch.bool)
-    made = [
-        generate(
-            nano, METHODS["scdm"], known.long(), known, latents=4, order=left_to_right, latent_policy=each
-        )
-        for each in (nearest, adjacent)
-    ]
-    assert torch.equal(made[0].tokens, made[1].tokens)
-
-
 @pytest.mark.parametrize("policy", [adjacent, distant, decaying])
 @pytest.mark.parametrize("name", ["scdm", "esolm"])
 def test_samples_of_a_policy_are_equal_in_any_batch_and_path(nano, name, policy):
@@ -155,15 +133,6 @@ def test_likelihood_of_a_policy_is_that_of_decoding(nano, name, policy):
     assert every[0, -2:].tolist() == pytest.approx(last[0, -2:].tolist(), abs=1e-5)
 
 
-def test_likelihood_takes_the_latents_of_each_step_from_a_function(nano):
-    method, tokens = METHODS["scdm"], torch.ones(2, LENGTH, dtype=torch.long)
-    order = torch.arange(LENGTH).expand(2, -1)
-    counts = torch.zeros(2, dtype=torch.long), torch.full((2,), LENGTH)
-    late = log_likelihood(nano, method, tokens, order, *counts, lambda masked: 3 if masked < 9 else 0)
-    none, three = (log_likelihood(nano, method, tokens, order, *counts, n) for n in (0, 3))
-    torch.testing.assert_close(late, torch.cat((none[:, :8], three[:, 8:]), 1))
-
-
 def test_orders_of_a_likelihood_are_the_same_for_every_policy(nano):
     nano.method = METHODS["scdm"]
     examples = TASKS["sudoku-4"].generate(3, seed=0)
@@ -174,14 +143,7 @@ def test_orders_of_a_likelihood_are_the_same_for_every_policy(nano):
     assert (drawn == nats(latents=2, latent_policy=decaying)).all()
 
 
-def test_policies_are_refused_where_latents_cannot_be_chosen(nano):
-    nothing = torch.zeros(1, LENGTH, dtype=torch.bool)
-    message = r"latent_policy=random with attention=block_causal\(4\): .* Use latent_policy=nearest\."
-    with pytest.raises(ValueError, match=message):
-        generate(nano, METHODS["block-mdm-4"], nothing.long(), nothing, latent_policy=random)
-    one = (torch.arange(LENGTH)[None], torch.tensor([0]), torch.tensor([LENGTH]))
-    with pytest.raises(ValueError, match=message):
-        log_likelihood(nano, METHODS["block-mdm-4"], nothing.long(), *one, latent_policy=random)
+def test_policies_are_refused_where_latents_cannot_be_chosen():
     check_policy(METHODS["mdm"], SamplingConfig(latent_policy="random", off_distribution=True))
     for name, off_distribution in (("mdm", False), ("arm", True)):
         config = SamplingConfig(latent_policy="random", off_distribution=off_distribution)

@@ -13,7 +13,6 @@ from latent_tokens import (
     Decoding,
     Examples,
     TrainConfig,
-    any_order,
     generate,
     left_to_right,
     log_likelihood,
@@ -132,31 +131,3 @@ def test_noise_that_masks_the_first_position_is_refused():
     with pytest.raises(ValueError, match="noise=all is not supported by mdm-left: it masks positions"):
         check_examples(replace(config, noise="all"), ALL_SHOWN, TASKS["countdown-3"], {"train": examples})
     check_examples(replace(config, noise="all"), METHODS["mdm"], TASKS["countdown-3"], {"train": examples})
-
-
-def test_masked_first_position_is_refused(pico):
-    tokens = torch.zeros(2, LENGTH, dtype=torch.int64)
-    known = torch.zeros(2, LENGTH, dtype=torch.bool)
-    known[0, 0] = True
-    message = "row 1: position 0 is masked, and readout=left reads no prediction for it"
-    with pytest.raises(ValueError, match=message):
-        generate(pico, ALL_SHOWN, tokens, known, Decoding(1), 0)
-    with pytest.raises(ValueError, match=message):
-        loss(pico, ALL_SHOWN, tokens, known, torch.Generator().manual_seed(0))
-    order = torch.arange(LENGTH).expand(2, -1)
-    with pytest.raises(ValueError, match=message):
-        log_likelihood(pico, ALL_SHOWN, tokens, order, torch.tensor([1, 0]), torch.full((2,), LENGTH))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"attention": METHODS["mdm"].attention, "window": 4}, {"attention": METHODS["sidm"].attention}],
-)
-def test_method_whose_input_may_lack_the_left_slot_is_refused(changes):
-    with pytest.raises(ValueError, match=r"readout=left: a prediction is read at the slot to its left"):
-        replace(METHODS["scdm"], readout="left", **changes)
-    with pytest.raises(ValueError, match=r"readout=left"):
-        replace(METHODS["mdm-depth"], readout="left")
-    known = torch.ones(1, 4, dtype=torch.bool)
-    with pytest.raises(ValueError, match="it decodes from left to right only"):
-        generate(Oracle(JOINT), CAUSAL, known.long(), known, Decoding(1, order=any_order), 0)

@@ -1,27 +1,23 @@
 """Rules that decide after the predictions how many candidates a step decodes."""
 
-import math
 from dataclasses import fields
 
 import pytest
 import torch
 
 from helpers.published_layouts import write as write_layout
-from helpers.tiny_models import VOCAB as HF_VOCAB, tiny_model
 from latent_tokens import (
     METHODS,
     Candidates,
     Decoding,
     EntropyBound,
     Factor,
-    HuggingFaceDenoiser,
     Layout,
     Size,
     Threshold,
     Transformer,
     blockwise,
     entropy,
-    equal_parts,
     from_transformers,
     generate,
     left_to_right,
@@ -38,10 +34,6 @@ from latent_tokens.network.fast import FastCandidateLogits
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 
 VOCAB, LENGTH = 7, 12
-LENGTHS = torch.tensor([12, 12, 8, 12, 4, 10])
-NAMES = ["mdm", "sidm", "scdm", "esolm", "ar-mtp", "ar-mtp-window-3", "block-mdm-4"]
-RULES = {"threshold": 0.55, "entropy_bound": 1.5, "factor": 1.6}
-LIMITS = {"threshold": 1.5, "entropy_bound": 0, "factor": 0}
 
 
 def network(positions="both"):
@@ -53,21 +45,6 @@ def network(positions="both"):
             if parameter.dim() == 2:
                 parameter.mul_(3)
     return net
-
-
-def problem(method):
-    """Return rows of different lengths with a prefix, and with gaps if the method takes these."""
-    generator = torch.Generator().manual_seed(5)
-    tokens = torch.randint(0, VOCAB, (6, LENGTH), generator=generator)
-    known = torch.arange(LENGTH) < torch.tensor([0, 3, 0, 5, 1, 2])[:, None]
-    if not method.is_left_to_right:
-        known |= torch.rand(6, LENGTH, generator=generator) < 0.2
-    return tokens, known
-
-
-def same(a, b):
-    results = ((x.tokens, x.order, x.processed, x.passes) for x in (a, b))
-    return all(torch.equal(x, y) for x, y in zip(*results, strict=True))
 
 
 def step_of(rows, *, in_order=False, num_candidates=None):
@@ -128,79 +105,6 @@ def test_padding_is_no_candidate_and_the_limit_holds():
         assert count.tolist() == [3, 2]
         _, count = select(rule, step_of(rows, num_candidates=[3, 2]), top_prob, torch.tensor([2, 1]))
         assert count.tolist() == [2, 1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("rule", LIMITS)
-def test_limit_of_a_rule_is_one_token_per_step(name, rule):
-    net, method = network(), METHODS[name]
-    tokens, known = problem(method)
-    confidence = entropy if rule == "entropy_bound" else None
-    k = 1 if method.is_left_to_right else 8
-    one = Decoding(candidates=k, confidence=confidence)
-    limit = Decoding(candidates=k, confidence=confidence, **{rule: LIMITS[rule]})
-    for run in (generate, sampling.generate):
-        a = run(net, method, tokens, known, one, 0, lengths=LENGTHS)
-        b = run(net, method, tokens, known, limit, 0, lengths=LENGTHS)
-        assert same(a, b)
-
-
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", NAMES)
-def test_optimized_equals_reference_and_alone_equals_in_a_batch(name, rule, positions):
-    net, method = network(positions), METHODS[name]
-    tokens, known = problem(method)
-    decoding = Decoding(candidates="all", temperature=0.9, **{rule: RULES[rule]})
-    steps = []
-    batch = generate(net, method, tokens, known, decoding, 3, lengths=LENGTHS, on_step=steps.append)
-    assert same(batch, sampling.generate(net, method, tokens, known, decoding, 3, lengths=LENGTHS))
-    for row in range(len(tokens)):
-        one = slice(row, row + 1)
-        numbers = torch.tensor([row])
-        alone = generate(
-            net, method, tokens[one], known[one], decoding, 3, rows=numbers, lengths=LENGTHS[one]
-        )
-        for a, b in zip(
-            (alone.tokens, alone.order, alone.processed, alone.passes),
-            (batch.tokens, batch.order, batch.processed, batch.passes),
-            strict=True,
-        ):
-            assert torch.equal(a[0], b[row])
-    counts = {int((line >= 0).sum()) for step in steps for line in step.chosen}
-    assert len(counts) > 1, "every step decoded as many tokens"
-    masked = (~known & (torch.arange(LENGTH) < LENGTHS[:, None])).sum(1)
-    assert (batch.passes <= masked).all()
-    assert (batch.passes < masked).any()
-
-
-@pytest.mark.parametrize("latents", [0, 2, "all"])
-@pytest.mark.parametrize("name", ["scdm", "esolm"])
-def test_latent_tokens_go_with_a_rule(name, latents):
-    net, method = network(), METHODS[name]
-    tokens, known = problem(method)
-    decoding = Decoding(candidates=4, latents=latents, threshold=0.5)
-    batch = generate(net, method, tokens, known, decoding, 0, lengths=LENGTHS)
-    assert same(batch, sampling.generate(net, method, tokens, known, decoding, 0, lengths=LENGTHS))
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", ["mdm", "scdm", "esolm"])
-@pytest.mark.parametrize("family", ["llama", "gpt2"])  # rotary and learned positions
-def test_hugging_face_network_alone_equals_in_a_batch(family, name, rule):
-    method = METHODS[name]
-    net = HuggingFaceDenoiser(tiny_model(family), HF_VOCAB - 1, method.readout)
-    tokens = torch.randint(3, HF_VOCAB - 1, (4, 9), generator=torch.Generator().manual_seed(5))
-    known = torch.arange(9) < torch.tensor([0, 4, 1, 2])[:, None]
-    value = {"threshold": 0.05, "entropy_bound": 20, "factor": 5}[rule]
-    decoding = Decoding(candidates="all", **{rule: value})
-    batch = generate(net, method, tokens, known, decoding, 0)
-    for row in range(4):
-        one = slice(row, row + 1)
-        alone = generate(net, method, tokens[one], known[one], decoding, 0, rows=torch.tensor([row]))
-        assert torch.equal(alone.tokens[0], batch.tokens[row])
-        assert torch.equal(alone.order[0], batch.order[row])
-        assert alone.passes[0] == batch.passes[row] <= 9
 
 
 class Fixed(torch.nn.Module):
@@ -354,29 +258,5 @@ def test_settings_of_an_evaluation_that_do_not_go_together(name, settings, messa
         load(name).evaluate(num_samples=1, **settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"threshold": -1}, "threshold=-1"),
-        ({"threshold": "high"}, "threshold"),
-        ({"factor": math.nan}, "factor=nan"),
-        ({"threshold": 0.9, "factor": 1.0}, "threshold=0.9 and factor=1.0: use one of them"),
-        ({"threshold": 0.9, "confidence_noise": 1}, "confidence_noise=1"),
-        ({"threshold": 0.9, "tokens_per_step": equal_parts(2)}, "with a partition"),
-        ({"entropy_bound": 0.1, "confidence": top_prob}, "it decodes by entropy"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings, message):
-    with pytest.raises((ValueError, TypeError), match=message):  # TypeError from checks of types
-        Decoding(**settings)
-
-
 def test_keywords_of_generate_are_the_fields_of_decoding():
     assert [*DecodingSettings.__annotations__] == [field.name for field in fields(Decoding)]
-
-
-def test_shifted_readout_refuses_a_rule():
-    net = network()
-    known = torch.zeros(1, LENGTH, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"Threshold.* is not supported by arm: .*one token per step"):
-        generate(net, METHODS["arm"], known.long(), known, threshold=0.9)

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar, cast
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,6 +70,16 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
         words = [str(word) for word in allowed if word is not None]
         choices = f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
         raise ValueError(f"{name}={value}: {choices}")
+
+
+def refuse(setting: str, problem: str, fix: str) -> NoReturn:
+    """Raise the ValueError of a setting that does not suit another, with what to use instead."""
+    raise ValueError(f"{setting}: {problem}. Use {fix}.")
+
+
+def function_name(function: object) -> str:
+    """Return the name of a function in a message and in results, "custom" if it has none."""
+    return str(getattr(function, "__name__", "custom"))
 
 
 def in_message(value: object) -> str:

@@ -7,22 +7,20 @@ held.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import first_line
+from latent_tokens.checks import first_line, function_name
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.order import Noise
 
-# Differences below this, relative to the larger confidence, are rounding of a network in float32,
-# and depend on the batch (D-43, ties).
+# Smaller relative differences are rounding in float32, and depend on the batch (D-43, ties).
 CONFIDENCE_RTOL = 1e-5
-# A smaller confidence has the tolerance of this one: it is a difference of probabilities
-SMALLEST = 0.1
+SMALLEST = 0.1  # a smaller confidence has the tolerance of this one
 LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
 
 Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
@@ -48,10 +46,9 @@ class Candidates:
     num_candidates: Int[Tensor, " A"]
     tokens: Int[Tensor, "A L"]  # by position; MASK where masked
     number: Int[Tensor, " A"]  # steps that each row has taken before
-    # One number per candidate, uniform in [0, 1), from the row's own stream
-    draw: Callable[[], Noise]
-    # Whether they are decoded in the order of their slots, as from left to right
-    in_order: bool = False
+    draw: Callable[[], Noise]  # one number per candidate, uniform in [0, 1), from the row's stream
+    in_order: bool = False  # whether they are decoded in the order of their slots
+    scores: dict[int, tuple[Confidence, Tensor]] = field(default_factory=dict)  # by id, of `score`
 
     @cached_property
     def is_candidate(self) -> Bool[Tensor, "A K"]:
@@ -64,6 +61,28 @@ class Candidates:
         """The positions of the candidates in the sequence."""
         slots = last_slots(self.layout, self.num_candidates, self.logits.shape[1])
         return self.layout.positions.gather(1, slots)
+
+    def score(self, confidence: Confidence) -> Float[Tensor, "A K"]:
+        """Return the confidence of each candidate in float64. It is computed once per function.
+
+        Raises:
+            ValueError: the function does not take a step, or does not return a number per candidate.
+        """
+        if id(confidence) in self.scores:
+            return self.scores[id(confidence)][1]
+        try:
+            scores = confidence(self).double()
+        except (AttributeError, TypeError) as error:
+            name = function_name(confidence)
+            problem = f"confidence={name}: fails on a step ({first_line(error)})"
+            fix = f"A function of logits is passed as confidence=of_logits({name})."
+            raise ValueError(f"{problem}. {fix}") from error
+        if scores.shape != self.logits.shape[:2]:
+            shapes = f"{tuple(scores.shape)} for logits {tuple(self.logits.shape)}"
+            problem = f"confidence={function_name(confidence)}: returns {shapes}"
+            raise ValueError(f"{problem}. Return one number per candidate.")
+        self.scores[id(confidence)] = (confidence, scores)
+        return scores
 
 
 Confidence = Callable[[Candidates], Float[Tensor, "A K"]]
@@ -147,12 +166,8 @@ def annealed(
     """Return log(confidence) + scale * Gumbel noise (MaskGIT, Chang et al., 2022, arXiv 2202.04200).
 
     The log is taken of `top_prob`, `margin` and others of `of_logits(noise_on_log=True)`. The noise
-    is added to `entropy` itself, which is negative (D-41, annealed confidence noise).
-
-    Args:
-        confidence: the confidence without noise.
-        scale: of the noise of each row.
-        noise: uniform in [0, 1), one number per candidate. A 1 ends a row with fewer candidates.
+    is added to `entropy` itself, which is negative (D-41, annealed confidence noise). A noise of 1
+    ends a row with fewer candidates.
     """
     smallest = torch.finfo(noise.dtype).tiny  # the log of 0 is not finite
     gumbel = -(-noise.clamp(min=smallest).log()).log()
@@ -189,11 +204,10 @@ def most_confident(
         tolerance: the largest difference of equal confidences, relative to their size.
         among: the candidates to choose from, at least `count`. None is all.
     """
-    num_candidates = step.num_candidates
     among = step.is_candidate if among is None else among
     if step.logits.shape[1] == 1:
-        return torch.zeros_like(num_candidates)[:, None]
-    scores = scores_of(confidence, step).masked_fill((count >= num_candidates)[:, None], 0)
+        return torch.zeros_like(count)[:, None]
+    scores = step.score(confidence).masked_fill((count >= step.num_candidates)[:, None], 0)
     scores = scores.clamp(min=LEAST).masked_fill(~among, -torch.inf)
     picks = []
     for _ in range(most):
@@ -202,19 +216,3 @@ def most_confident(
         picks.append(is_largest.byte().argmax(1, keepdim=True))  # (A, 1): the first of them
         scores = scores.scatter(1, picks[-1], -torch.inf)
     return torch.cat(picks, dim=1)
-
-
-def scores_of(confidence: Confidence, step: Candidates) -> Float[Tensor, "A K"]:
-    """Return the confidence of each candidate in float64. Raise ValueError if a function is not of a step."""
-    name = getattr(confidence, "__name__", "custom")
-    try:
-        scores = confidence(step).double()
-    except (AttributeError, TypeError) as error:
-        fix = f"A function of logits is passed as confidence=of_logits({name})."
-        raise ValueError(
-            f"confidence={name}: fails on a step ({first_line(error)}). {fix}"
-        ) from error
-    if scores.shape != step.logits.shape[:2]:
-        shapes = f"{tuple(scores.shape)} for logits {tuple(step.logits.shape)}"
-        raise ValueError(f"confidence={name}: returns {shapes}. Return one number per candidate.")
-    return scores

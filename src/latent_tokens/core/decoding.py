@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypedDict
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import is_whole
+from latent_tokens.checks import function_name, is_whole, refuse
 from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.core.confidence import Confidence, entropy, top_prob
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.method import Method, check_left_shown, name_of
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, block_of, is_left_to_right, is_refreshable
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.selection import (
@@ -28,6 +30,7 @@ from latent_tokens.core.selection import (
 )
 
 Count = int | Literal["all"] | Callable[[int], int]
+RowCounts = npt.NDArray[np.int64]  # one number per row, on the host
 
 
 def growing(clean: int) -> int:
@@ -43,6 +46,13 @@ def growing(clean: int) -> int:
     return clean + 1
 
 
+def check_count(name: str, value: object, least: int) -> None:
+    """Raise ValueError if a setting is not a `Count`, or None."""
+    if value not in (None, "all") and not callable(value) and not is_whole(value, least):
+        allowed = f"must be a whole number from {least}, 'all', a function or None"
+        raise ValueError(f"{name}={value!r}: {allowed}")
+
+
 @dataclass(frozen=True)
 class Decoding:
     """Settings of sampling. Raises ValueError for a value out of range.
@@ -52,15 +62,12 @@ class Decoding:
         8
     """
 
-    # k, or number of clean tokens -> k: decode the most confident of the next k; None: see
-    # `candidates_of`
+    # k, or number of clean tokens -> k: decode the most confident of the next k; None: `candidates_of`
     candidates: Count | None = None
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
-    # Short for select=FixedCount(T); a rule keeps at most it
-    tokens_per_step: int | Partition | None = None
+    tokens_per_step: int | Partition | None = None  # T of FixedCount; a rule keeps at most it
     order: Order | None = None  # None = the method's own
-    # of the raw logits, before temperature (D-16, confidence); None = top_prob, and entropy for its
-    # bound
+    # Of the raw logits (D-16, confidence); None = top_prob, and entropy for its bound
     confidence: Confidence | None = None
     latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
     refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
@@ -68,71 +75,44 @@ class Decoding:
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
-    # How many of the candidates a step decodes; None = FixedCount(1)
-    select: FixedCount | Selection | None = None
+    select: FixedCount | Selection | None = None  # how many a step decodes; None = FixedCount(1)
     threshold: float | int | None = None  # short for select=Threshold(threshold)
     entropy_bound: float | int | None = None  # short for select=EntropyBound(entropy_bound)
     factor: float | int | None = None  # short for select=Factor(factor)
 
     def __post_init__(self) -> None:
-        k = self.candidates
-        if k is not None and k != "all" and not callable(k) and not is_whole(k, 1):
-            allowed = (
-                "a whole number from 1, 'all', a function of the number of clean tokens, or None"
-            )
-            raise ValueError(f"candidates={k}: must be {allowed}")
-        n = self.latents
-        if n is not None and n != "all" and not callable(n) and not is_whole(n, 0):
-            allowed = (
-                "must be a whole number from 0, 'all', a function of the number masked, or None"
-            )
-            raise ValueError(f"latents={n!r}: {allowed}")
+        """Check each setting, then those that exclude each other."""
+        check_count("candidates", self.candidates, least=1)
+        check_count("latents", self.latents, least=0)
+        if self.order is not None and not callable(self.order):
+            refuse(f"order={self.order}", "must be a function of known", "given(schedule)")
+        for name in ("temperature", "confidence_noise"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}={getattr(self, name)}: must be 0 or more, and finite")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+        if self.tokens_per_step is not None:
+            FixedCount(self.tokens_per_step)  # which checks it
+
         names = ("select", "threshold", "entropy_bound", "factor")
         rules = [
             f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None
         ]
+        noise = f"confidence_noise={self.confidence_noise}"
+        is_rule = not isinstance(self.selection, FixedCount)
+        is_partition = callable(self.tokens_per_step)
         if len(rules) > 1:
             raise ValueError(f"{' and '.join(rules)}: use one of them")
-        if isinstance(self.select, FixedCount) and self.tokens_per_step is not None:
-            raise ValueError(
-                f"select with tokens_per_step={self.tokens_per_step}: leave one of the two out"
-            )
-        if self.tokens_per_step is not None:
-            FixedCount(self.tokens_per_step)  # which checks it
-        if not isinstance(self.selection, FixedCount):
-            self._check_rule(rules[0])
-        if self.order is not None and not callable(self.order):
-            raise ValueError(
-                f"order={self.order}: must be a function of known. Use given(schedule)."
-            )
-        if not 0 <= self.confidence_noise < float("inf"):
-            raise ValueError(
-                f"confidence_noise={self.confidence_noise}: must be 0 or more, and finite"
-            )
-        if self.confidence_noise and self.candidates == 1:
-            raise ValueError(
-                f"confidence_noise={self.confidence_noise} with candidates=1: one candidate leaves no "
-                "choice. Use candidates=8, or leave confidence_noise out."
-            )
-        if not 0 <= self.temperature < float("inf"):
-            raise ValueError(
-                f"temperature={self.temperature}: must be 0 (argmax) or more, and finite"
-            )
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
-
-    def _check_rule(self, rule: str) -> None:
-        """Raise ValueError for a setting that does not go with a rule that decides after the predictions."""
-        if callable(self.tokens_per_step):
-            raise ValueError(f"{rule} with a partition: leave one of the two out")
-        if self.confidence_noise:
-            noise = f"confidence_noise={self.confidence_noise}"
-            raise ValueError(f"{rule} with {noise}: leave one of the two out")
+        if rules and self.tokens_per_step is not None and (is_partition or not is_rule):
+            raise ValueError(f"{rules[0]} with tokens_per_step: leave one of the two out")
+        if is_rule and self.confidence_noise:
+            raise ValueError(f"{rules[0]} with {noise}: leave one of the two out")
         if isinstance(self.selection, EntropyBound) and self.confidence not in (None, entropy):
-            name = getattr(self.confidence, "__name__", "custom")
-            raise ValueError(
-                f"{rule} with confidence={name}: it decodes by entropy. Leave confidence out."
-            )
+            name = function_name(self.confidence)
+            problem = "it decodes by entropy. Leave confidence out"
+            raise ValueError(f"{rules[0]} with confidence={name}: {problem}.")
+        if self.confidence_noise and self.candidates == 1:
+            refuse(f"{noise} with candidates=1", "one candidate leaves no choice", "candidates=8")
 
     @cached_property
     def selection(self) -> FixedCount | Selection:
@@ -186,10 +166,8 @@ class Generated:
     """
 
     tokens: Int[Tensor, "B L"]
-    # Known positions first, then the others as decoded, then those past the length
-    order: Int[Tensor, "B L"]
-    # Tokens processed: slots of the input, cached or not, summed over steps
-    processed: Int[Tensor, " B"]
+    order: Int[Tensor, "B L"]  # known positions, then the others as decoded, those past the length
+    processed: Int[Tensor, " B"]  # tokens: slots of the input, cached or not, summed over steps
     passes: Int[Tensor, " B"]  # forward passes: how many times the row was in the network's input
 
     @property
@@ -217,8 +195,7 @@ class Step:
     number: Int[Tensor, " A"]  # steps that each row has taken before
     layout: Layout  # the input: layout.positions, num_clean, num_shown
     num_candidates: Int[Tensor, " A"]
-    # Positions decoded, the most confident first; -1 if a row decodes fewer
-    chosen: Int[Tensor, "A T"]
+    chosen: Int[Tensor, "A T"]  # positions, the most confident first; -1 if a row decodes fewer
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
 
@@ -278,115 +255,94 @@ def blocks_of(method: Method, decoding: Decoding) -> int | None:
 def num_candidates_and_latents(
     method: Method,
     decoding: Decoding,
-    num_clean: Int[Tensor, " A"],
-    num_masked: Int[Tensor, " A"],
-    step_size: Int[Tensor, " A"],
-    in_block: Int[Tensor, " A"] | None = None,
-) -> tuple[Int[Tensor, " A"], Int[Tensor, " A"]]:
+    num_clean: RowCounts,
+    num_masked: RowCounts,
+    step_size: RowCounts,
+    in_block: RowCounts | None = None,
+) -> tuple[RowCounts, RowCounts]:
     """Return k and n of each row, together at most the method's window.
 
     If fewer than n + k masked tokens are left, the candidates stay and the latent tokens shrink
     (D-13, last decoding steps). Of an order with blocks, candidates are among the masked tokens
     `in_block`. Under a rule with blocks, latent tokens are, too.
     """
-    visible = method.max_visible(num_masked)
-    in_block = visible if in_block is None else in_block.minimum(visible)
+    visible = num_masked if method.window is None else np.minimum(num_masked, method.window)
+    in_block = visible if in_block is None else np.minimum(in_block, visible)
     if block_of(method.attention) is not None:
         visible = in_block
     if (step_size > visible).any():
-        raise ValueError(
-            f"tokens_per_step={int(step_size.max())} with a window of {method.window}: "
-            f"the input has at most {method.window} masked tokens. Use tokens_per_step={method.window}."
-        )
-    k = candidates_of(method, decoding)
-    num_candidates = resolve_count(k, in_block, num_clean, "candidates", least=1).maximum(step_size)
+        setting = f"tokens_per_step={step_size.max()} with a window of {method.window}"
+        refuse(setting, "the input has fewer masked tokens", f"tokens_per_step={method.window}")
+    candidates = candidates_of(method, decoding)
+    k = np.maximum(resolve_count(candidates, in_block, num_clean, "candidates", least=1), step_size)
     latents = method.default_latents if decoding.latents is None else decoding.latents
-    num_latents = resolve_count(latents, visible - num_candidates, num_masked, "latents", least=0)
-    return num_candidates, num_latents
+    return k, resolve_count(latents, visible - k, num_masked, "latents", least=0)
 
 
 def resolve_count(
-    number: Count, limit: Int[Tensor, " A"], counts: Int[Tensor, " A"], name: str, least: int
-) -> Int[Tensor, " A"]:
+    number: Count, limit: RowCounts, counts: RowCounts, name: str, least: int
+) -> RowCounts:
     """Return a number of tokens per row, at most `limit`: all, fixed, or a function of the row's count.
 
     Raises:
         ValueError: the function does not return a whole number from `least`.
     """
     if not callable(number):
-        return limit if number == "all" else limit.clamp(max=number)
-    numbers = torch.tensor([number(count) for count in counts.tolist()], device=counts.device)
-    if numbers.is_floating_point() or (numbers < least).any():
-        raise ValueError(
-            f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens: "
-            f"must be whole numbers from {least}"
-        )
-    return numbers.minimum(limit)
+        return limit if number == "all" else np.minimum(limit, number)
+    numbers: RowCounts = np.array([number(count) for count in counts.tolist()])
+    if numbers.dtype.kind != "i" or (numbers < least).any():
+        given = f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens"
+        raise ValueError(f"{given}: must be whole numbers from {least}")
+    return np.minimum(numbers, limit)
 
 
 def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raise ValueError, naming what to use, if the method cannot decode so."""
     check_num_latents(method, decoding.latents, decoding.off_distribution)
-    name = named(method)
+    check_latent_policy(method, decoding.latent_policy)
+    unsupported = f"is not supported by {named(method)}"
     selection = decoding.selection
     is_fixed = isinstance(selection, FixedCount)
     if is_fixed and method.is_left_to_right and decoding.candidates not in (None, 1):
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
-        reason = "it decodes the next token"
-        raise ValueError(
-            f"candidates={k} is not supported by {name}: {reason}. Use candidates=1, or a mdm or scdm model."
-        )
+        fix = "candidates=1, or a mdm or scdm model"
+        refuse(f"candidates={k} {unsupported}", "it decodes the next token", fix)
     reads_before = method.is_left_to_right and method.readout != "in_place"
     if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
-        reason = "it decodes from left to right only"
-        raise ValueError(
-            f"order is not supported by {name}: {reason}. Use order=left_to_right, or a mdm or scdm model."
-        )
-    check_latent_policy(method, decoding.latent_policy)
-    block = blocks_of(method, decoding)
-    if (
-        block is not None
-        and isinstance(selection, FixedCount)
-        and not isinstance(selection.tokens, int)
-    ):
-        raise ValueError(
-            f"tokens_per_step with blocks of {block}: a partition does not end steps at blocks. Use a number."
-        )
-    if block_of(method.attention) not in (None, block):
-        raise ValueError(
-            f"order=blockwise({block}) is not supported by {name}: it has blocks of "
-            f"{block_of(method.attention)}. Use order=blockwise({block_of(method.attention)})."
-        )
+        fix = "order=left_to_right, or a mdm or scdm model"
+        refuse(f"order {unsupported}", "it decodes from left to right only", fix)
     if method.readout == "shifted" and selection != FixedCount(1):
-        reason = "it predicts one token per step"
-        own = (
+        rule = (
             f"tokens_per_step={selection.tokens}"
             if isinstance(selection, FixedCount)
-            else f"{selection}"
+            else selection
         )
-        raise ValueError(f"{own} is not supported by {name}: {reason}. Use tokens_per_step=1.")
+        refuse(f"{rule} {unsupported}", "it predicts one token per step", "tokens_per_step=1")
+    block, own = blocks_of(method, decoding), block_of(method.attention)
+    if own not in (None, block):
+        fix = f"order=blockwise({own})"
+        refuse(f"order=blockwise({block}) {unsupported}", f"it has blocks of {own}", fix)
+    if block is not None and isinstance(selection, FixedCount) and callable(selection.tokens):
+        problem = "a partition does not end steps at blocks"
+        refuse(f"tokens_per_step with blocks of {block}", problem, "a number")
 
 
 def check_num_latents(method: Method, latents: Count | None, off_distribution: bool) -> None:
     """Raise ValueError if the method cannot decode with this number of latent tokens."""
     n = getattr(latents, "__name__", latents)
-    is_fixed = method.latent_control == "fixed"
+    unsupported = f"latents={n} is not supported by {named(method)}"
+    if method.latent_control == "none" and n not in (None, 0):
+        fix = "latents=0, or a scdm, esolm or ar-mtp model"
+        refuse(unsupported, "it has no latent tokens", fix)
     own = (None, "all") if method.window is None else (None, "all", method.window - 1)
-    if is_fixed and n not in own and not off_distribution:
-        reason = "its number of latent tokens is fixed when it is trained"
-        raise ValueError(
-            f"latents={n} is not supported by {named(method)}: {reason}. "
-            f"Use latents=all, a scdm or esolm model, or train {trainable_with(method, latents)}. "
-            "Use off_distribution=True to allow it."
-        )
-    if is_off_distribution(method, latents):
-        check_left_shown(method.readout, method.is_left_to_right, str(n))
-    if method.latent_control == "none" and n is not None and n != 0:
-        reason = "it has no latent tokens"
-        raise ValueError(
-            f"latents={n} is not supported by {named(method)}: {reason}. "
-            "Use latents=0, or a scdm, esolm or ar-mtp model."
-        )
+    if method.latent_control == "fixed" and n not in own and not off_distribution:
+        fix = f"latents=all, a scdm or esolm model, or train {trainable_with(method, latents)}"
+        fix += ". Use off_distribution=True to allow it"
+        refuse(unsupported, "its number of latent tokens is fixed when it is trained", fix)
+    needs_left = method.readout == "left" and not method.is_left_to_right
+    if needs_left and is_off_distribution(method, latents):
+        problem = "the slot to the left of a target must be in the input"
+        refuse(f"latents={n} with readout=left", problem, "latents=all")
 
 
 def named(method: Method) -> str:
@@ -398,10 +354,8 @@ def check_latent_policy(method: Method, policy: LatentPolicy) -> None:
     """Raise ValueError if the rule decides which masked tokens are latent tokens."""
     block = block_of(method.attention)
     if policy is not nearest and block is not None:
-        raise ValueError(
-            f"latent_policy={getattr(policy, '__name__', policy)} with attention=block_causal({block}): "
-            "its latent tokens are those of the current block. Use latent_policy=nearest."
-        )
+        setting = f"latent_policy={function_name(policy)} with attention=block_causal({block})"
+        refuse(setting, "its latent tokens are those of its block", "latent_policy=nearest")
 
 
 def is_off_distribution(method: Method, latents: Count | None) -> bool:

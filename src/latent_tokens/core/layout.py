@@ -24,10 +24,8 @@ class Layout:
     positions: Int[Tensor, "B S"]  # the position in the sequence that each slot holds; 0 in padding
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token
     num_shown: Int[Tensor, " B"]  # slots [num_clean, num_shown) are masked; the rest is padding
-    # Rows whose masked slots attend to no other; None: none
-    is_independent: Bool[Tensor, " B"] | None = None
-    # Entries of the mask that annealing closes; None: none
-    hidden: Bool[Tensor, "B S S"] | None = None
+    is_independent: Bool[Tensor, " B"] | None = None  # rows whose masked slots attend to no other
+    hidden: Bool[Tensor, "B S S"] | None = None  # entries of the mask that annealing closes
 
     @property
     def slots(self) -> Int[Tensor, " S"]:
@@ -86,3 +84,34 @@ def next_layout(
     padding = slot >= num_shown[:, None]
     positions = order.gather(1, entry.masked_fill(padding, 0)).masked_fill(padding, 0)
     return Layout(positions, num_clean, num_shown)
+
+
+def left_slots(layout: Layout) -> Int[Tensor, "B S"]:
+    """Return the slot of the position to the left of each slot's, at which the readout "left" reads.
+
+    It is the slot itself for position 0, for padding and if that position is not in the input.
+    """
+    positions = layout.positions
+    slots = layout.slots.expand_as(positions)
+    # Padding goes to an extra column behind all positions.
+    length = int(positions.max()) + 1 if positions.numel() else 1
+    column = positions.masked_fill(~layout.shown, length)
+    slot_of = slots.new_full((len(positions), length + 1), -1).scatter(1, column, slots)  # (B, L+1)
+    left = slot_of.gather(1, (positions - 1).clamp(min=0))
+    return torch.where((left >= 0) & (positions > 0) & layout.shown, left, slots)
+
+
+def left_of(
+    slots: Bool[Tensor, "B S"], layout: Layout
+) -> tuple[Bool[Tensor, "B S"], Int[Tensor, " N"]]:
+    """Return which slots the predictions of `slots` are read at, and the number among them of each.
+
+    Both `slots` and those are counted row by row.
+    """
+    left = left_slots(layout)
+    width = slots.shape[1]
+    column = left.masked_fill(~slots, width)  # the others go to an extra column, which is cut off
+    read = torch.zeros(len(slots), width + 1, dtype=torch.bool, device=slots.device)
+    read = read.scatter(1, column, True)[:, :width]
+    number = read.flatten().cumsum(0).view_as(read) - 1  # (B, S)
+    return read, number.gather(1, left)[slots]

@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from latent_tokens.checks import refuse
 from latent_tokens.core.attention import agree, causal
 from latent_tokens.core.decoding import Count, check_latent_policy, check_num_latents, resolve_count
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_token
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import block_of, check_blocks, is_random
+from latent_tokens.core.order import block_of, check_blocks
 from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits
-from latent_tokens.core.state import Draft, PlannedStep, Streams, planned
+from latent_tokens.core.state import Counts, PlannedStep, Streams
 
 Report = Callable[[int], None]
-
-
 ROWS = 256  # of logits that are in float64 at once
 
 
@@ -77,9 +77,7 @@ def score_tokens(
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     is_argmax = torch.zeros_like(tokens, dtype=torch.bool)
     rank = torch.arange(tokens.shape[1], device=tokens.device)
-    draws = is_random(latent_policy)
-    if draws and streams is None:
-        streams = Streams(0, torch.arange(len(tokens), device=tokens.device))
+    streams = streams or Streams(0, torch.arange(len(tokens), device=tokens.device))
     for plan in scoring_steps(method, order, num_known, lengths, ends, n):
         host, step = plan.host, plan.on_device
         rows, num_clean = step.rows, step.num_clean
@@ -87,13 +85,11 @@ def score_tokens(
         is_masked = torch.zeros_like(arranged, dtype=torch.bool)
         is_masked.scatter_(1, arranged, rank >= num_clean[:, None])
         shown = tokens[rows].masked_fill(is_masked, net.mask_id)
-        visible = PolicyInput(
-            arranged, num_clean, step.num_masked, step.candidates, step.latents, shown
+        counts = (num_clean, step.num_masked, step.candidates, step.latents)
+        draw = partial(streams.uniform, host.rows, host.num_masked - 1)
+        layout = plan.layout(
+            choose_latents(latent_policy, PolicyInput(arranged, *counts, shown), draw)
         )
-        noise = (
-            partial(streams.uniform, host.rows, host.num_masked - 1) if streams and draws else None
-        )
-        layout = plan.layout(choose_latents(latent_policy, visible, noise))
         logits = candidate_logits(plan, shown, layout)[:, 0]  # (R, V)
         correct = tokens[rows, order[rows, num_clean]]
         log_probabilities[rows, num_clean] = log_probability(logits, correct)
@@ -121,13 +117,13 @@ def scoring_steps(
     for number in range(int((ends - num_known).max())):
         rows = (num_known + number < ends).nonzero().flatten()
         num_clean = num_known[rows] + number
-        most = method.num_visible(order[rows], num_clean, lengths[rows]) - 1
-        num_masked = lengths[rows] - num_clean
-        num_latents = resolve_count(latents, most, num_masked, "latents", least=0)
-        one = torch.ones_like(rows).numpy()
-        masked = num_masked.numpy()
-        draft = Draft(rows.numpy(), number * one, num_clean.numpy(), masked, one, masked)
-        yield planned(draft, one, num_latents.numpy(), device)
+        num_visible = method.num_visible(order[rows], num_clean, lengths[rows]).numpy()
+        clean, masked = num_clean.numpy(), (lengths[rows] - num_clean).numpy()
+        num_latents = resolve_count(latents, num_visible - 1, masked, "latents", least=0)
+        one = np.ones_like(clean)
+        num_shown = clean + one + num_latents
+        counts = (rows.numpy(), number * one, clean, masked, one, one, num_latents, num_shown)
+        yield PlannedStep(Counts(*counts), device)
 
 
 def target_logits(
@@ -183,9 +179,8 @@ def in_one_pass(
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     """Return the log-probability of each token under its row of logits, in float64."""
     parts = zip(torch.split(logits, ROWS), torch.split(tokens, ROWS), strict=True)
-    return torch.cat(
-        [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
-    )
+    nats = [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
+    return torch.cat(nats)
 
 
 def check(
@@ -198,14 +193,12 @@ def check(
 ) -> None:
     """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    method.check_known(
-        torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None])
-    )
+    known = torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None])
+    method.check_known(known)
     block = block_of(method.attention)
     if block is not None:
         check_blocks(order, num_known, lengths, block)
     if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
-        raise ValueError(
-            "order: this method decodes from left to right. Use order=left_to_right, or esolm, scdm or mdm."
-        )
+        fix = "order=left_to_right, or esolm, scdm or mdm"
+        refuse("order", "this method decodes from left to right", fix)
     check_num_latents(method, latents, off_distribution)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from latent_tokens.checks import function_name
 from latent_tokens.core.attention import Rule, is_cacheable
 from latent_tokens.core.denoiser import Denoiser, as_denoiser
 from latent_tokens.core.layout import Layout
@@ -36,22 +38,13 @@ class TrainingBatch:
     def to(self, device: torch.device) -> TrainingBatch:
         """Return the batch on a device. Copies to an accelerator are asynchronous."""
 
-        def move(x: Tensor) -> Tensor:
-            return (
-                x.pin_memory().to(device, non_blocking=True)
-                if device.type == "cuda"
-                else x.to(device)
-            )
+        def move(x: Tensor | None) -> Any:
+            if x is None:
+                return None
+            x = x.pin_memory() if device.type == "cuda" else x
+            return x.to(device, non_blocking=device.type == "cuda")
 
-        rows = self.layout.is_independent
-        hidden = self.layout.hidden
-        layout = Layout(
-            move(self.layout.positions),
-            move(self.layout.num_clean),
-            move(self.layout.num_shown),
-            None if rows is None else move(rows),
-            None if hidden is None else move(hidden),
-        )
+        layout = Layout(**{name: move(value) for name, value in vars(self.layout).items()})
         return TrainingBatch(move(self.tokens), layout, move(self.scored), move(self.weight))
 
 
@@ -117,13 +110,9 @@ def corrupt(
     known = known & inside
     num_unknown = lengths - known.sum(1)
     if (num_unknown < 1).any():
-        raise ValueError(
-            f"row {int(num_unknown.argmin())} has no unknown position: there is nothing to predict in it"
-        )
+        raise ValueError(f"row {int(num_unknown.argmin())} has no unknown position to predict")
     if (inside & (tokens == mask_id)).any():
-        raise ValueError(
-            f"token {mask_id} is MASK: tokens must be complete sequences, the masked positions are drawn here"
-        )
+        raise ValueError(f"token {mask_id} is MASK: tokens must be complete sequences")
     method.check_known(known)
     layout = method.draw(known, lengths, generator, ends)
     scored = layout.shown & ~layout.clean
@@ -160,5 +149,5 @@ def draw_hidden(
 def check_anneal(steps: int | None, rule: Rule) -> None:
     """Raise ValueError if a run has steps of annealing, and its rule has no entry after the query slot."""
     if steps is not None and is_cacheable(rule):
-        problem = f"the rule {getattr(rule, '__name__', rule)} hides all later slots already"
+        problem = f"the rule {function_name(rule)} hides all later slots already"
         raise ValueError(f"anneal={steps}: {problem}. Leave anneal out.")

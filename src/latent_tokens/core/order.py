@@ -1,9 +1,8 @@
 """Decoding orders.
 
 An order is a permutation of the positions per row: clean ones first, as decoded, then the masked
-ones. A
-function that makes one takes the given positions, and may take `draw`, which returns fresh noise:
-uniform in [0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
+ones. A function that makes one takes the given positions, and may take `draw`, which returns fresh
+noise: uniform in [0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
 
 Blocks of positions, position // b, are decoded from left to right by `blockwise`.
 """
@@ -19,20 +18,24 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import check_int
+from latent_tokens.checks import check_int, function_name, refuse
 
 Noise = Float[Tensor, "B N"]
-
-
 Draw = Callable[[], Noise]
-
-
 Order = Callable[..., Int[Tensor, "B L"]]
 """(known[, draw]) -> a permutation per row.
 
 If its attribute `refreshable` is true, `Decoding.refresh` reshuffles the masked positions after
 each step.
 """
+
+
+def draw_uniform(
+    generator: torch.Generator, device: torch.device, *shape: int
+) -> Float[Tensor, "*N"]:
+    """Draw numbers in [0, 1) in float64, on the generator's device, and move them to another."""
+    noise = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+    return noise.to(device)
 
 
 def left_to_right(known: Bool[Tensor, "B L"]) -> Int[Tensor, "B L"]:
@@ -103,15 +106,9 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
 
 def is_random(rule: Callable[..., Tensor]) -> bool:
     """Return whether an order or a latent policy takes `draw` as its second argument."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(rule).parameters.values()
-    return (
-        sum(
-            parameter.kind in kinds and parameter.default is parameter.empty
-            for parameter in parameters
-        )
-        > 1
-    )
+    return sum(p.kind in positional and p.default is p.empty for p in parameters) > 1
 
 
 def is_left_to_right(order: Order) -> bool:
@@ -150,19 +147,17 @@ def first_order(
 def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Tensor, "B L"]:
     """Return the order that a rule made. Raises ValueError if it is not a permutation per row."""
     if order.shape != like.shape or not is_permutation(order):
-        name = getattr(rule, "__name__", rule)
-        raise ValueError(f"{name}: must give a permutation of 0..{like.shape[1] - 1} for each row")
+        last = like.shape[1] - 1
+        raise ValueError(
+            f"{function_name(rule)}: must give a permutation of 0..{last} for each row"
+        )
     return order
 
 
 def shuffle(
-    order: Int[Tensor, "B L"], start: Int[Tensor, " B"] | int, noise: Noise
+    order: Int[Tensor, "B L"], start: Int[Tensor, " B"], noise: Noise
 ) -> Int[Tensor, "B L"]:
-    """Sort each row's entries from index `start` on by that row's noise. A number is for all rows."""
-    if isinstance(start, int):
-        stop = start + noise.shape[1]
-        shuffled = order[:, start:stop].gather(1, noise.argsort(dim=1, stable=True))
-        return torch.cat((order[:, :start], shuffled, order[:, stop:]), dim=1)
+    """Sort each row's entries from index `start` on by that row's noise."""
     index = torch.arange(order.shape[1], device=order.device) - start[:, None]
     drawn = noise_by_entry(noise, index)
     key = torch.where(index < 0, index.to(noise.dtype), drawn)
@@ -200,9 +195,8 @@ def promote(
 
 def is_permutation(order: Tensor) -> bool:
     """Return whether each row of `order` names each of 0..L-1 exactly once."""
-    return bool(
-        (order.sort(dim=1).values == torch.arange(order.shape[1], device=order.device)).all()
-    )
+    index = torch.arange(order.shape[1], device=order.device)
+    return bool((order.sort(dim=1).values == index).all())
 
 
 def shuffle_masked(
@@ -230,8 +224,7 @@ class Blockwise:
         """Return the known positions, then the others by block, each block as the noise shuffles it."""
         order = any_order(known, noise)
         is_known = known.gather(1, order)
-        # (B, L): that of each entry of the order
-        block = (order // self.block).masked_fill(is_known, -1)
+        block = (order // self.block).masked_fill(is_known, -1)  # (B, L): of each entry
         return order.gather(1, block.argsort(dim=1, stable=True))
 
 
@@ -287,7 +280,5 @@ def check_blocks(
     is_pair = (index >= num_clean[:, None]) & (index + 1 < lengths[:, None])
     blocks = order // block
     if (is_pair & (blocks[:, 1:] < blocks[:, :-1])).any():
-        raise ValueError(
-            f"order: this method decodes blocks of {block} positions from left to right. "
-            f"Use order=blockwise({block}), or a mdm or scdm model."
-        )
+        fix = f"order=blockwise({block}), or a mdm or scdm model"
+        refuse("order", f"this method decodes blocks of {block} from left to right", fix)

@@ -8,16 +8,27 @@ follows the decoding order. `relevant` ranks by the influence of positions on ea
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from latent_tokens.checks import refuse
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import Draw, Noise, checked, first_order, shuffle
+from latent_tokens.core.order import (
+    Draw,
+    Noise,
+    checked,
+    draw_uniform,
+    first_order,
+    is_random,
+    shuffle,
+)
 
 
 class PolicyInput(NamedTuple):
@@ -106,20 +117,13 @@ def worth_by_entry(step: PolicyInput, worth: Float[Tensor, "A L"]) -> Float[Tens
     return values.masked_fill(index >= (step.num_clean + step.num_masked)[:, None], -torch.inf)
 
 
-def choose_latents(
-    policy: LatentPolicy, step: PolicyInput, draw: Draw | None
-) -> Int[Tensor, "B L"]:
+def choose_latents(policy: LatentPolicy, step: PolicyInput, draw: Draw) -> Int[Tensor, "B L"]:
     """Return the order of a step with its latent tokens right after the candidates (Algorithm 5, line 8).
-
-    Args:
-        policy: which masked tokens become latent tokens.
-        step: the step.
-        draw: the second argument of the policy. None: it takes one.
 
     Raises:
         ValueError: the policy does not return a permutation, or moves clean tokens or candidates.
     """
-    order = policy(step) if draw is None else policy(step, draw)
+    order = policy(step, draw) if is_random(policy) else policy(step)
     if order is step.order:
         return order
     moved = checked(policy, order, step.order) != step.order
@@ -133,8 +137,7 @@ def choose_latents(
     return order
 
 
-# Influence is rounded to this many integers. Their sums are exact, so a row does not depend on its
-# batch.
+# Influence is rounded to this many integers: their sums are exact, and the same in any batch.
 LEVELS = 1 << 16
 
 
@@ -177,21 +180,12 @@ def influence(
         torch.Size([36, 36])
     """
     if method.readout == "shifted":
-        raise ValueError(
-            "influence with a shifted readout: it predicts the next token only, so it has no latent tokens. "
-            "Use another method."
-        )
+        refuse("readout=shifted", "it predicts the next token only", "influence of another method")
     tokens = tokens.long()
     batch, length = tokens.shape
     lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths
     known = known & (torch.arange(length, device=tokens.device) < lengths[:, None])
-
-    def draw() -> Float[Tensor, "B L"]:
-        noise = torch.rand(
-            batch, length, generator=generator, device=generator.device, dtype=torch.float64
-        )
-        return noise.to(tokens.device)
-
+    draw = partial(draw_uniform, generator, tokens.device, batch, length)
     order = first_order(method.order, known, lengths, draw)
     num_clean = known.sum(1)
     kl_sum = torch.zeros(length * length, dtype=torch.float64, device=tokens.device)
@@ -213,16 +207,12 @@ def influence(
             pairs = ((layout.positions + from_end) * length + last_decoded + from_end)[both]
             kl_sum.index_add_(0, pairs, divergence[both])
             count.index_add_(0, pairs, torch.ones_like(pairs, dtype=count.dtype))
-        before = pad_slots(predicted, length), layout.num_shown
+        padded = F.pad(predicted, (0, 0, 0, length - predicted.shape[1]))
+        before = padded, layout.num_shown
         num_clean = (num_clean + 1).minimum(lengths)
         report(1)
     mean: Tensor = kl_sum / count.clamp(min=1)
     return mean.reshape(length, length)
-
-
-def pad_slots(values: Float[Tensor, "B S V"], length: int) -> Float[Tensor, "B L V"]:
-    """Pad the slots with 0 up to a length."""
-    return torch.nn.functional.pad(values, (0, 0, 0, length - values.shape[1]))
 
 
 def relevant(relation: Tensor, name: str = "relevant") -> LatentPolicy:

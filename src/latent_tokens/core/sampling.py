@@ -28,7 +28,7 @@ from latent_tokens.core.decoding import Decoding, Generated, Step, follows_order
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import Draw, is_random, is_refreshable, promote, shuffle
+from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import PolicyInput, choose_latents
 from latent_tokens.core.selection import FixedCount, select
 from latent_tokens.core.state import PlannedStep, State, plan_steps, start
@@ -110,58 +110,48 @@ def decode(
         stop: called after every step. If it returns true, the rows stay as they are.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
-    is_policy_random = is_random(decoding.latent_policy)
     in_order = follows_order(method, decoding)
     uniform = state.streams.uniform
     num_to_decode = state.num_masked
     for plan in plan_steps(method, decoding, state, rows):
-        host, counts = plan.host, plan.on_device
-        takes_all = plan.takes_all(len(state.tokens))
-        tokens = state.tokens if takes_all else state.tokens[counts.rows]
-        order = state.order if takes_all else state.order[counts.rows]
+        host, step = plan.host, plan.on_device
+        tokens = state.tokens[step.rows]
+        order = state.order[step.rows]
 
         # Lines 6-9: arrange [clean | latents | candidates].
-        given = (counts.num_clean, counts.num_masked, counts.candidates, counts.latents)
-        arranged = PolicyInput(order, *given, tokens)
-        draw_latents = partial(uniform, host.rows, host.num_masked - host.candidates)
-        noise = draw_latents if is_policy_random else None
-        layout = plan.layout(choose_latents(decoding.latent_policy, arranged, noise))
+        counts = (step.num_clean, step.num_masked, step.candidates, step.latents)
+        draw = partial(uniform, host.rows, host.num_masked - host.candidates)
+        arranged = PolicyInput(order, *counts, tokens)
+        layout = plan.layout(choose_latents(decoding.latent_policy, arranged, draw))
 
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
-        draw = partial(uniform, host.rows, host.candidates)
-        candidates = Candidates(
-            logits, layout, counts.candidates, tokens, counts.number, draw, in_order
-        )
 
         # Line 11: choose the most confident candidates, sample their tokens.
-        picks = choose(candidates, decoding, plan, num_to_decode)  # (A, T)
-        host, counts = plan.host, plan.on_device  # a rule has decided how many
+        draw = partial(uniform, host.rows, host.candidates)
+        inputs = (logits, layout, step.candidates, tokens, step.number, draw, in_order)
+        picks = choose(Candidates(*inputs), decoding, plan, num_to_decode)  # (A, T)
+        host, step = plan.host, plan.on_device  # a rule has decided how many
         drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
-        entries = counts.num_clean[:, None] + picks
+        entries = step.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
-        is_decoded = None  # (A, T); None is all
-        if not plan.decodes_evenly:
-            is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
+        is_decoded = torch.arange(picks.shape[1], device=order.device) < step.count[:, None]
 
         # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
-        new_tokens = write_tokens(tokens, positions, drawn, is_decoded)
+        tokens = write_tokens(tokens, positions, drawn, is_decoded)
         if not plan.keeps_order:
-            order = promote(order, counts.num_clean, entries, counts.count)
+            order = promote(order, step.num_clean, entries, step.count)
         if refresh:
-            drawn_order = uniform(host.rows, host.num_masked - host.count)
-            order = shuffle(order, plan.num_clean_after, drawn_order)
-        state.update(
-            None if takes_all else counts.rows, new_tokens, order, counts.count, counts.num_shown
-        )
+            noise = uniform(host.rows, host.num_masked - host.count)
+            order = shuffle(order, step.num_clean + step.count, noise)
+        state.update(step.rows, tokens, order, step.count, step.num_shown)
 
         if on_step is not None:
-            if is_decoded is not None:
-                positions = positions.masked_fill(~is_decoded, -1)
-                drawn = drawn.masked_fill(~is_decoded, -1)
-            step = (counts.rows, counts.number, layout, counts.candidates, positions, drawn)
-            on_step(Step(*step, partial(method.logits, net, tokens, layout)))
-        if stop is not None and stop(counts.rows, new_tokens):
+            chosen = positions.masked_fill(~is_decoded, -1)
+            look = partial(method.logits, net, arranged.tokens, layout)
+            decoded = drawn.masked_fill(~is_decoded, -1)
+            on_step(Step(step.rows, step.number, layout, step.candidates, chosen, decoded, look))
+        if stop is not None and stop(step.rows, tokens):
             return
 
 
@@ -170,30 +160,21 @@ def choose(
 ) -> Int[Tensor, "A T"]:
     """Return which candidates a step decodes, the most confident first (line 11).
 
-    A rule decides here how many of each row, which the plan then has.
-
-    Args:
-        step: the candidates.
-        decoding: the settings.
-        plan: the step's counts.
-        num_to_decode: the masked tokens of each row before the first step.
+    A rule decides here how many of each row, which the plan then has. `num_to_decode` is the number
+    of masked tokens of each row before the first step.
     """
+    count = plan.on_device.count
     if isinstance(decoding.selection, FixedCount):
         confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, step.draw)
-        most = int(plan.host.count.max())
-        return most_confident(step, confidence, plan.on_device.count, most, tolerance)
-    limit = plan.on_device.count
-    picks, count = select(decoding.selection, step, decoding.ranking, limit)
+        return most_confident(step, confidence, count, int(plan.host.count.max()), tolerance)
+    picks, count = select(decoding.selection, step, decoding.ranking, count)
     plan.decide(count)
     return picks
 
 
 def finish(state: State) -> Generated:
     """Return the samples of a state after the last step."""
-    # Tensors of inference mode could not be trained on. Their copies can.
-    return Generated(
-        *(x.clone() for x in (state.tokens, state.order, state.processed, state.steps))
-    )
+    return Generated(state.tokens, state.order, state.processed, state.steps)
 
 
 def reference_logits(
@@ -209,16 +190,13 @@ def write_tokens(
     tokens: Int[Tensor, "A L"],
     positions: Int[Tensor, "A T"],
     drawn: Int[Tensor, "A T"],
-    is_decoded: Bool[Tensor, "A T"] | None,
+    is_decoded: Bool[Tensor, "A T"],
 ) -> Int[Tensor, "A L"]:
-    """Return the tokens with those that are decoded at their positions. None: all that are drawn."""
-    if is_decoded is None:
-        return tokens.scatter(1, positions, drawn)
+    """Return the tokens with those that are decoded at their positions."""
     # The others go to an extra column, which is cut off.
     length = tokens.shape[1]
-    return F.pad(tokens, (0, 1)).scatter(1, positions.masked_fill(~is_decoded, length), drawn)[
-        :, :length
-    ]
+    positions = positions.masked_fill(~is_decoded, length)
+    return F.pad(tokens, (0, 1)).scatter(1, positions, drawn)[:, :length]
 
 
 def confidence_of_step(
@@ -226,13 +204,8 @@ def confidence_of_step(
 ) -> tuple[Confidence, float]:
     """Return the confidence of a step, and the largest difference of equal ones, relative to their size.
 
-    Noise falls linearly to 0 in the last step, and leaves no equal ones.
-
-    Args:
-        decoding: the settings.
-        plan: the step.
-        num_to_decode: the masked tokens of each row before the first step.
-        draw: returns noise, one number per candidate. It is drawn only if the decoding has noise.
+    Noise falls linearly to 0 in the last step, and leaves no equal ones. It is drawn only if the
+    decoding has any.
     """
     if not decoding.confidence_noise:
         return decoding.ranking, CONFIDENCE_RTOL
@@ -241,10 +214,7 @@ def confidence_of_step(
     return annealed(decoding.ranking, decoding.confidence_noise * share_left, draw()), 0.0
 
 
-# Tokens of a large vocabulary that are ranked first: the nucleus rarely has more
-NUM_RANKED = 4_096
-
-
+NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: a nucleus rarely has more
 MARGIN = 1e-9  # more than the rounding of a sum of probabilities
 
 
@@ -260,8 +230,7 @@ def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor
     size = (~beyond).sum(-1, keepdim=True)
     least = ranked.gather(-1, size - 1)
     inside = probabilities >= least
-    # Most often all ties belong to the set. To test it is cheap on a CPU, but would stall an
-    # accelerator.
+    # Most often all ties belong to the set. The test is cheap on a CPU, but stalls an accelerator.
     if not (is_large and inside.sum(-1, keepdim=True).equal(size)):
         ties = probabilities == least
         num_ties = size - (ranked > least).sum(-1, keepdim=True)
@@ -303,8 +272,7 @@ def sample_tokens(
     largest = logits.amax(-1, keepdim=True)
     if not math.isfinite(largest.sum()):  # as it is if one of them is not
         raise ValueError(
-            "net: its logits are not finite at a token to be drawn, so "
-            "its weights have diverged, or are corrupt"
+            "net: its logits are not finite. Its weights have diverged, or are corrupt"
         )
     if decoding.temperature == 0:
         return (logits >= largest - LOGIT_ATOL).byte().argmax(-1)  # of equal ones the lowest id

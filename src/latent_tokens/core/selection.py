@@ -75,7 +75,7 @@ class Threshold:
     def __call__(self, step: Candidates) -> Bool[Tensor, "A K"]:
         """Return which candidates are kept. Probabilities as close as rounding are equal (D-43, ties)."""
         least = self.probability - CONFIDENCE_RTOL * max(self.probability, SMALLEST)
-        return (top_prob(step) >= least) & (self.probability <= 1)
+        return (step.score(top_prob) >= least) & (self.probability <= 1)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class EntropyBound:
 
     def __call__(self, step: Candidates) -> Int[Tensor, " A"]:
         """Return how many candidates are kept."""
-        nats = (-entropy(step)).masked_fill(~step.is_candidate, torch.inf)
+        nats = (-step.score(entropy)).masked_fill(~step.is_candidate, torch.inf)
         if not step.in_order:
             nats = nats.sort(1).values
         lost = nats.cumsum(1) - nats.cummax(1).values  # not a number past the last candidate
@@ -124,7 +124,7 @@ class Factor:
 
     def __call__(self, step: Candidates) -> Int[Tensor, " A"]:
         """Return how many candidates are kept."""
-        probability = top_prob(step).masked_fill(~step.is_candidate, -torch.inf)
+        probability = step.score(top_prob).masked_fill(~step.is_candidate, -torch.inf)
         if step.in_order:
             probability = probability.cummin(1).values
         else:
@@ -259,11 +259,6 @@ def sizes_of_steps(
     tokens_per_step: int | Partition, masked: Bool[Tensor, "B L"], draw: Callable[[], Noise]
 ) -> Int[Tensor, "B T"]:
     """Return how many tokens each step of a row decodes, without steps of 0 tokens before others.
-
-    Args:
-        tokens_per_step: a number for every step, or a partition.
-        masked: true at positions to decode.
-        draw: returns the noise of a partition.
 
     Raises:
         ValueError: the steps of a row decode fewer tokens than are masked.

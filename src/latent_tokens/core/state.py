@@ -1,19 +1,18 @@
 """The state of a batch between two decoding steps, its random streams, and the plan of its steps.
 
-A fixed number of tokens per step does not depend on what the network predicts, so the loop reads no
-count back from an accelerator. Of a rule that decides after the predictions it reads one number per
-row and step.
+Counts are computed on the host. A fixed number of tokens per step does not depend on what the
+network predicts, so the loop reads no count back from an accelerator. Of a rule that decides after
+the predictions it reads one number per row and step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -91,34 +90,18 @@ class State:
 
     def update(
         self,
-        rows: Int[Tensor, " A"] | None,
+        rows: Int[Tensor, " A"],
         tokens: Int[Tensor, "A L"],
         order: Int[Tensor, "A L"],
         count: Int[Tensor, " A"],
         num_shown: Int[Tensor, " A"],
     ) -> None:
-        """Take a step of some rows.
-
-        Args:
-            rows: the rows. None is all, whose new tensors replace those of the state without a
-                copy.
-            tokens: their tokens after the step.
-            order: their order after the step.
-            count: how many tokens each of them decoded.
-            num_shown: how many slots the input had of each.
-        """
-        if rows is None:
-            self.tokens = tokens
-            self.order = order
-            self.num_clean = self.num_clean + count
-            self.steps = self.steps + 1
-            self.processed = self.processed + num_shown
-        else:
-            self.tokens[rows] = tokens
-            self.order[rows] = order
-            self.num_clean[rows] += count
-            self.steps[rows] += 1
-            self.processed[rows] += num_shown
+        """Take a step of some rows, which decoded `count` tokens from an input of `num_shown` slots."""
+        self.tokens[rows] = tokens
+        self.order[rows] = order
+        self.num_clean[rows] += count
+        self.steps[rows] += 1
+        self.processed[rows] += num_shown
 
 
 def start(
@@ -157,8 +140,7 @@ def start(
     tokens_per_step = selection.tokens if isinstance(selection, FixedCount) else 1
     sizes = sizes_of_steps(tokens_per_step, masked, draw)
     if blocks_of(method, decoding) is not None and sizes.numel():
-        # A step ends with its block, so there may be more of them
-        sizes = sizes[:, :1].expand(-1, length)
+        sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block: there may be more
     block = block_of(method.attention)
     if block is not None:
         check_blocks(order, known.sum(1), lengths, block)
@@ -179,9 +161,8 @@ def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -
     """Raise ValueError if the shapes of the rows to decode do not match."""
     batch, length = tokens.shape
     if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
-        shapes = (
-            f"known {tuple(known.shape)}, lengths {tuple(lengths.shape)}, rows {tuple(rows.shape)}"
-        )
+        given = (("known", known), ("lengths", lengths), ("rows", rows))
+        shapes = ", ".join(f"{name} {tuple(values.shape)}" for name, values in given)
         raise ValueError(
             f"tokens {(batch, length)} with {shapes}: "
             "known must be of the shape of tokens, lengths and rows of its first"
@@ -195,10 +176,9 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
     wrong = known & ((tokens < 0) | (tokens == net.mask_id))
     if wrong.any():
         row, position = wrong.nonzero()[0].tolist()
-        token = int(tokens[row, position])
         raise ValueError(
-            f"row {row}, position {position}: token {token} is not in the vocabulary. "
-            "Set known to false there."
+            f"row {row}, position {position}: token {int(tokens[row, position])} is not in the "
+            "vocabulary. Set known to false there."
         )
     method.check_known(known)
 
@@ -226,9 +206,8 @@ class PlannedStep:
     @cached_property
     def on_device(self) -> Counts:
         """The counts as tensors, copied at once."""
-        return Counts(
-            *torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True).unbind()
-        )
+        counts = torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True)
+        return Counts(*counts.unbind())
 
     def decide(self, count: Int[Tensor, " A"]) -> None:
         """Set how many tokens each row decodes. Reads them from the device."""
@@ -243,27 +222,9 @@ class PlannedStep:
         return bool((counts == counts[:, :1]).all())
 
     @property
-    def decodes_evenly(self) -> bool:
-        """Whether every row also decodes as many tokens."""
-        count = self.host.count
-        return self.is_even and bool((count == count[0]).all())
-
-    @property
-    def num_clean_after(self) -> int | Tensor:
-        """The number of clean tokens after the step: of every row, or of each, (A,)."""
-        if self.decodes_evenly:
-            return int(self.host.num_clean[0] + self.host.count[0])
-        counts = self.on_device
-        return cast(Tensor, counts.num_clean + counts.count)
-
-    @property
     def keeps_order(self) -> bool:
         """Whether every row decodes all of its candidates, which keep their order."""
         return bool((self.host.count == self.host.candidates).all())
-
-    def takes_all(self, batch: int) -> bool:
-        """Return whether the rows are those of a batch, in its order."""
-        return np.array_equal(self.host.rows, np.arange(batch))
 
     def layout(self, order: Int[Tensor, "A L"]) -> Layout:
         """Return the input of the step: `next_layout`, of slices of the order if the step is even."""
@@ -274,23 +235,8 @@ class PlannedStep:
         clean = int(host.num_clean[0])
         start = clean + int(host.candidates[0])
         stop = int(host.num_shown[0])
-        positions = order[:, :start]
-        if stop > start:
-            positions = torch.cat(
-                (order[:, :clean], order[:, start:stop], order[:, clean:start]), dim=1
-            )
-        return Layout(positions, step.num_clean, step.num_shown)
-
-
-class Draft(NamedTuple):
-    """A step before its numbers of candidates and latent tokens are known: one entry per row."""
-
-    rows: np.ndarray
-    number: np.ndarray  # the steps that each row took before
-    num_clean: np.ndarray
-    num_masked: np.ndarray
-    step_size: np.ndarray  # the tokens to decode
-    in_block: np.ndarray  # the masked tokens of the current block
+        parts = (order[:, :clean], order[:, start:stop], order[:, clean:start])
+        return Layout(torch.cat(parts, dim=1), step.num_clean, step.num_shown)
 
 
 def plan_steps(
@@ -298,87 +244,41 @@ def plan_steps(
 ) -> Iterator[PlannedStep]:
     """Yield the steps that decode these rows to their end. A finished row takes no part in later steps.
 
-    All steps are planned at once if their counts are fixed, and one after the other if a rule
-    decides them.
-
     Raises:
         ValueError: k or n of a row is out of range, or a step decodes more tokens than the window
             shows.
     """
+    values = (state.num_clean, state.lengths, state.steps, state.sizes)
+    clean, lengths, steps, sizes = (value[rows].cpu().numpy() for value in values)
+    ends = ends_of_blocks(method, decoding, state.order[rows]).cpu().numpy()
+    limit = decoding.tokens_per_step
+    most = limit if isinstance(limit, int) else state.tokens.shape[1]  # that a rule may keep
     numbers = rows.cpu().numpy()
-    clean, lengths, steps, sizes = (
-        values[rows].cpu().numpy()
-        for values in (state.num_clean, state.lengths, state.steps, state.sizes)
-    )
-    ends = ends_of_blocks(method, decoding, state, rows)
-    clean = clean.copy()
-    steps = steps.copy()
-    is_fixed = isinstance(decoding.selection, FixedCount)
-    most = (
-        decoding.tokens_per_step
-        if isinstance(decoding.tokens_per_step, int)
-        else state.tokens.shape[1]
-    )
-    drafts = []
     lines = np.arange(len(numbers))
     while len(lines := lines[clean[lines] < lengths[lines]]):
-        masked = lengths[lines] - clean[lines]
-        here = np.minimum(masked, ends[lines, clean[lines]] - clean[lines])  # in the current block
-        count = np.minimum(sizes[lines, steps[lines]], here)
-        draft = Draft(numbers[lines], steps[lines], clean[lines], masked, count, here)
-        if is_fixed:
-            drafts.append(draft)
-        else:
-            (step,) = planned_steps(method, decoding, [draft], rows.device)
-            step.host = step.host._replace(count=np.minimum(most, step.host.candidates))
-            yield step
-            count = step.host.count  # which the rule has decided
-        clean[lines] += count
+        num_clean = clean[lines]
+        num_masked = lengths[lines] - num_clean
+        in_block = np.minimum(num_masked, ends[lines, num_clean] - num_clean)
+        count = np.minimum(sizes[lines, steps[lines]], in_block)
+        given = (num_clean, num_masked, count, in_block)
+        k, n = num_candidates_and_latents(method, decoding, *given)
+        if not isinstance(decoding.selection, FixedCount):
+            count = np.minimum(most, k)
+        num_shown = num_clean + k + n
+        counts = (numbers[lines], steps[lines], num_clean, num_masked, count, k, n, num_shown)
+        step = PlannedStep(Counts(*counts), rows.device)
+        yield step
+        clean[lines] += step.host.count  # a rule may have decided it
         steps[lines] += 1
-    if drafts:
-        yield from planned_steps(method, decoding, drafts, rows.device)
-
-
-def planned_steps(
-    method: Method, decoding: Decoding, drafts: Sequence[Draft], device: torch.device
-) -> list[PlannedStep]:
-    """Return the steps of drafts, whose k and n are computed at once."""
-
-    def joined(arrays: Iterable[np.ndarray]) -> Tensor:
-        return torch.from_numpy(np.concatenate(list(arrays)))
-
-    k, n = num_candidates_and_latents(
-        method,
-        decoding,
-        joined(draft.num_clean for draft in drafts),
-        joined(draft.num_masked for draft in drafts),
-        joined(draft.step_size for draft in drafts),
-        joined(draft.in_block for draft in drafts),
-    )
-    ends = np.cumsum([len(draft.rows) for draft in drafts])[:-1]
-    counts = zip(drafts, np.split(k.numpy(), ends), np.split(n.numpy(), ends), strict=True)
-    return [planned(draft, k_step, n_step, device) for draft, k_step, n_step in counts]
-
-
-def planned(
-    draft: Draft, candidates: np.ndarray, latents: np.ndarray, device: torch.device
-) -> PlannedStep:
-    """Return the step of a draft with its k and n."""
-    rows, number, num_clean, num_masked, step_size, _ = draft
-    num_shown = num_clean + candidates + latents
-    host = Counts(rows, number, num_clean, num_masked, step_size, candidates, latents, num_shown)
-    return PlannedStep(host, device)
 
 
 def ends_of_blocks(
-    method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
-) -> npt.NDArray[np.int64]:
-    """Return for each entry of a row's order the index after the last of its block, (R, L).
+    method: Method, decoding: Decoding, order: Int[Tensor, "R L"]
+) -> Int[Tensor, "R L"]:
+    """Return for each entry of a row's order the index after the last of its block.
 
     Steps rearrange the order only within a block, so the first order tells. Without blocks it is
     the length.
     """
-    order = state.order[rows]
     block = blocks_of(method, decoding)
-    ends = torch.full_like(order, order.shape[1]) if block is None else block_ends(order, block)
-    return ends.cpu().numpy()
+    return torch.full_like(order, order.shape[1]) if block is None else block_ends(order, block)

@@ -12,7 +12,6 @@ from latent_tokens.core.decoding import Count
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import is_random
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Streams
@@ -91,7 +90,7 @@ def log_likelihood(
         lengths,
         latents,
         latent_policy=latent_policy,
-        streams=Streams(seed, rows) if is_random(latent_policy) else None,
+        streams=Streams(seed, rows),
         report=report,
         off_distribution=off_distribution,
     )

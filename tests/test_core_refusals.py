@@ -1,0 +1,203 @@
+"""What the core refuses: a method, a decoding, rows, a batch or an order that it cannot use.
+
+A row is a call, the setting or value that the answer names, and the fix or limit that it names.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from helpers.oracle import Oracle, small_joint
+from helpers.refusals import refused
+from latent_tokens import (
+    METHODS,
+    Decoding,
+    Size,
+    Transformer,
+    any_order,
+    block_causal,
+    blockwise,
+    check_network,
+    equal_parts,
+    generate,
+    given,
+    given_partition,
+    growing,
+    left_to_right,
+    log_likelihood,
+    loss,
+    margin,
+    random,
+    reverse_process,
+    top_prob,
+)
+from latent_tokens.network.kernels import compile_blocks
+
+JOINT = small_joint()
+NOTHING = torch.zeros(2, 3, dtype=torch.bool)
+TOKENS = torch.zeros(2, 3, dtype=torch.int64)
+GAP = torch.tensor([[True, False, False], [False, True, False]])
+LENGTHS = torch.full((2,), 3)
+LEFT = replace(METHODS["mdm"], readout="left")
+CAUSAL_LEFT = replace(METHODS["esolm"], order=left_to_right, readout="left")
+NAN = float("nan")
+
+
+def method_with(entry, **fields):
+    return lambda: replace(METHODS[entry], **fields)
+
+
+def decoding_with(**settings):
+    return lambda: Decoding(**settings)
+
+
+def decode(name_or_method, decoding=None, known=NOTHING, tokens=TOKENS, joint=JOINT, **options):
+    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+
+    def call():
+        net = Oracle(joint, shifted=method.readout == "shifted")
+        if joint is not JOINT:
+            net.joint = joint
+        generate(net, method, tokens, known, decoding or Decoding(1), options.pop("seed", 0), **options)
+
+    return call
+
+
+def train(name_or_method, tokens=TOKENS, known=NOTHING):
+    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    return lambda: loss(Oracle(JOINT), method, tokens, known, torch.Generator().manual_seed(0))
+
+
+def score(name_or_method, order=(0, 1, 2), num_known=(0, 0), **settings):
+    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    rows = torch.tensor([order]).expand(2, -1)
+    return lambda: log_likelihood(
+        Oracle(JOINT), method, TOKENS, rows, torch.tensor(num_known), LENGTHS, **settings
+    )
+
+
+ONE_OF = "must be one of"
+METHOD_ROWS = [
+    (method_with("mdm", latents=2), "latents=2 with attention=bidirectional", "window=3"),
+    (method_with("mdm", window=4, latents=2), "latents=2", "depth=uniform:0.5"),
+    (method_with("ar-mtp-window-4", latents=4), "latents=4", "window=5"),
+    (method_with("sidm", latents=1), "latents=1", "latents=0"),
+    (method_with("arm", latents=1), "latents=1", "latents=0"),
+    (method_with("scdm", latents=-1), "latents=-1", "from 0"),
+    (method_with("scdm", window=0), "window=0", "None"),
+    (method_with("scdm", readout="right"), "readout=right", "in_place"),
+    (method_with("scdm", readout="shifted"), "readout=shifted", "order=left_to_right"),
+    (method_with("arm", targets="next"), "targets=next with readout=shifted", "targets=all"),
+    (method_with("scdm", readout="left"), "readout=left", "order=left_to_right"),
+    (method_with("mdm", readout="left", window=4), "readout=left", "without window"),
+    (method_with("sidm", readout="left"), "readout=left", "attention=bidirectional"),
+    (method_with("mdm-depth", readout="left"), "readout=left", "depth"),
+    (method_with("mdm", attention=block_causal(4)), "block_causal(4)", "order=blockwise(4)"),
+    (method_with("scdm", masked_slots="shuffled"), "masked_slots=shuffled", "order=left_to_right"),
+    (method_with("arm", masked_slots="shuffled"), "masked_slots=shuffled", "readout=in_place"),
+    (method_with("ar-ntp-4", masked_slots="shuffled"), "masked_slots=shuffled", "targets=all"),
+    (method_with("ar-mtp", masked_slots="random"), "masked_slots=random", "in_order, shuffled"),
+    *((method_with("scdm", name=name), "name=", "1 to 100") for name in ("", "  ", "a\nb", "x" * 101, 7)),
+    *((lambda name=name: METHODS[name], name, ONE_OF) for name in ("gpt", "ar-ntp-0", "block-mdm-0", "")),
+    (lambda: blockwise(0), "block=0", "from 1"),
+]
+DECODING_ROWS = [
+    *((decoding_with(candidates=k), f"candidates={k!r}", "from 1") for k in (0, -1, "some")),
+    *((decoding_with(latents=n), f"latents={n!r}", "from 0") for n in (-1, 1.5, "none")),
+    *((decoding_with(temperature=t), "temperature", "0 or more") for t in (-0.1, NAN, float("inf"))),
+    *((decoding_with(candidates=4, confidence_noise=c), "confidence_noise", "0 or more") for c in (-1, NAN)),
+    *((decoding_with(top_p=p), f"top_p={p}", "at most 1") for p in (0, 1.1)),
+    *((decoding_with(threshold=t), f"threshold={t!r}", "from 0") for t in (-1, "high")),
+    (decoding_with(factor=NAN), "factor=nan", "from 0"),
+    (decoding_with(entropy_bound=-1), "entropy_bound=-1", "from 0"),
+    (decoding_with(tokens_per_step=0), "tokens_per_step=0", "from 1"),
+    (decoding_with(order=[0, 1]), "order=[0, 1]", "given(schedule)"),
+    (decoding_with(candidates=1, confidence_noise=1), "confidence_noise=1", "candidates=8"),
+    (decoding_with(threshold=0.9, factor=1.0), "threshold=0.9 and factor=1.0", "one of them"),
+    (decoding_with(threshold=0.9, confidence_noise=1), "confidence_noise=1", "leave one"),
+    (decoding_with(threshold=0.9, tokens_per_step=equal_parts(2)), "tokens_per_step", "leave one"),
+    (decoding_with(entropy_bound=0.1, confidence=top_prob), "confidence=top_prob", "out"),
+    (decoding_with(entropy_bound=0.1, confidence=margin), "confidence=margin", "out"),
+    (lambda: given([0, 0, 1]), "[0, 0, 1]", "0..2"),
+    (lambda: given_partition([[0], [2]]), "schedule", "0..1"),
+    (lambda: equal_parts(36 / 4), "steps=9.0", "whole number"),
+    (lambda: reverse_process(0), "steps=0", "from 1"),
+]
+BLOCK = METHODS["block-mdm-2"]
+PAIR_ROWS = [
+    (decode("mdm", Decoding(1, latents=16)), "latents=16 is not supported by mdm", "train mdm-depth"),
+    (decode("ar-mtp", Decoding(1, latents=16)), "latents=16", "train ar-mtp-window-17"),
+    (decode("mdm", Decoding(1, latents=lambda masked: 1)), "latents=", "latents=all"),
+    (decode("ar-mtp", Decoding(1, latents=0)), "latents=0", "off_distribution=True"),
+    (decode("ar-mtp-window-2", Decoding(1, latents=0)), "latents=0", "latents=all"),
+    (decode("ar-ntp-2", Decoding(1, latents=2)), "latents=2", "latents=all"),
+    (decode("sidm", Decoding(1, latents=4)), "latents=4", "latents=0"),
+    (decode("sidm", Decoding(1, latents=4, off_distribution=True)), "latents=4", "latents=0"),
+    (decode("arm", Decoding(1, latents="all")), "latents=all", "latents=0"),
+    (decode("arm", Decoding(candidates=2)), "candidates=2 is not supported by arm", "candidates=1"),
+    (decode("ar-mtp", Decoding(candidates=growing)), "candidates=growing", "candidates=1"),
+    (decode("arm", Decoding(1, order=given([0, 2, 1]))), "order", "order=left_to_right"),
+    (decode(CAUSAL_LEFT, Decoding(1, order=any_order)), "order", "order=left_to_right"),
+    (decode("arm", Decoding(1, tokens_per_step=2)), "tokens_per_step=2", "tokens_per_step=1"),
+    (decode("arm", Decoding(threshold=0.9)), "Threshold(probability=0.9)", "tokens_per_step=1"),
+    (decode("ar-mtp-window-2", Decoding(1, tokens_per_step=3)), "window of 2", "tokens_per_step=2"),
+    (decode(LEFT, Decoding(1, latents=2, off_distribution=True)), "readout=left", "latents=all"),
+    (decode(BLOCK, Decoding(1, order=any_order)), "blocks of 2", "order=blockwise(2)"),
+    (decode(BLOCK, Decoding(1, order=blockwise(3))), "order=blockwise(3)", "order=blockwise(2)"),
+    (decode(BLOCK, Decoding(1, tokens_per_step=equal_parts(2))), "tokens_per_step", "a number"),
+    (decode(BLOCK, Decoding(1, latents=0)), "latents=0", "latents=all"),
+    (decode(BLOCK, Decoding(1, latent_policy=random)), "latent_policy=random", "latent_policy=nearest"),
+    (decode("scdm", Decoding(1, latent_policy=lambda step: step.order.flip(1))), "latent_policy", "may move"),
+    (decode("scdm", Decoding(1, latent_policy=lambda step: step.order * 0)), "lambda", "permutation"),
+    (decode("scdm", Decoding(1, order=lambda known: known.long() * 0)), "lambda", "permutation"),
+    (decode("scdm", Decoding(1, order=given([1, 0]))), "schedule of shape (1, 2)", "its length"),
+    (decode("scdm", Decoding(1, latents=lambda masked: -1)), "latents gives", "from 0"),
+    (decode("mdm", Decoding(candidates=lambda clean: 0)), "candidates gives", "from 1"),
+    (decode("mdm", Decoding(candidates=lambda clean: 1.5)), "candidates gives", "whole numbers"),
+    (decode("mdm", Decoding(2, confidence=lambda logits: logits.amax(-1))), "confidence=", "of_logits"),
+    (decode("mdm", Decoding(2, confidence=lambda step: step.logits)), "confidence=", "per candidate"),
+    (decode("mdm", Decoding(2, select=lambda step: step.logits.amax(-1))), "select=", "how many"),
+    (
+        decode("mdm", Decoding(1, tokens_per_step=lambda masked, noise: torch.ones(2, 2).long())),
+        "tokens_per_step gives",
+        "add up",
+    ),
+]
+DATA_ROWS = [
+    (decode("scdm", lengths=torch.tensor([3, 4])), "lengths=[3, 4]", "0..3"),
+    (decode("scdm", rows=torch.tensor([0])), "rows (1,)", "of its first"),
+    (decode("scdm", known=NOTHING[:, :2]), "known (2, 2)", "of the shape of tokens"),
+    (decode("scdm", rows=torch.tensor([0, -1])), "-1", "start at 0"),
+    (decode("scdm", seed=-1), "seed=-1", "start at 0"),
+    (decode("scdm", known=~NOTHING, tokens=TOKENS + 3), "row 0, position 0: token 3", "known to false"),
+    (decode("arm", known=GAP), "row 1", "scdm or mdm"),
+    (decode(LEFT, known=GAP), "row 1: position 0", "BOS"),
+    (decode("mdm", joint=JOINT * torch.nan), "logits are not finite", "diverged"),
+    (train("scdm", known=~NOTHING), "row 0", "no unknown position"),
+    (train("scdm", tokens=TOKENS + 3), "token 3 is MASK", "complete"),
+    (train("scdm", known=NOTHING.long()), "int64", "known.bool()"),
+    (train("arm", known=GAP), "row 1", "scdm or mdm"),
+    (train(LEFT, known=GAP), "row 1: position 0", "BOS"),
+    (score("ar-mtp", order=(2, 0, 1)), "order", "order=left_to_right"),
+    (score(BLOCK, order=(2, 1, 0)), "order", "order=blockwise(2)"),
+    (score(BLOCK, latent_policy=random), "latent_policy=random", "latent_policy=nearest"),
+    (score(LEFT, num_known=(1, 0)), "row 1: position 0", "BOS"),
+    (score(LEFT, num_known=(1, 1), latents=1, off_distribution=True), "readout=left", "latents=all"),
+    (score("mdm", latents=0), "latents=0 is not supported by mdm", "off_distribution=True"),
+    (score("sidm", latents=3), "latents=3", "latents=0"),
+    (lambda: check_network(nn.Linear(2, 2), METHODS["scdm"], 8, 4), "net=Linear", "mask_id"),
+    (
+        lambda: check_network(Transformer(Size(8, 2, 1), 4, 8), METHODS["scdm"], 16, 4),
+        "16 positions",
+        "Enlarge",
+    ),
+    (lambda: compile_blocks(nn.Linear(1, 1)), "net=Linear", "Transformer"),
+]
+
+
+@pytest.mark.parametrize(("call", "setting", "fix"), [*METHOD_ROWS, *DECODING_ROWS, *PAIR_ROWS, *DATA_ROWS])
+def test_refusal_names_the_setting_and_the_fix(call, setting, fix):
+    with refused(setting, fix):
+        call()

@@ -93,11 +93,6 @@ def test_compile_refuses_what_it_would_change(wrong):
         TrainConfig("sudoku-4", "scdm", compile=True, **wrong)
 
 
-def test_compile_needs_blocks():
-    with pytest.raises(ValueError, match="has no blocks"):
-        compile_blocks(torch.nn.Linear(1, 1))
-
-
 @pytest.mark.parametrize(("name", "positions"), [("scdm", "rotary"), ("ar-mtp-window-4", "both")])
 def test_compiled_network_trains_as_one_graph(name, positions, caplog):
     """The graph is that of torch.compile. Only the selection of scored slots comes after it."""

@@ -30,10 +30,6 @@ PASSED: WeakValueDictionary[tuple[int, Method], Denoiser] = WeakValueDictionary(
 """Networks that `check_once` has checked, by id and method, as long as they exist."""
 
 
-class BrokenContract(Exception):
-    """A network breaks the contract. The message has the problem and the fix."""
-
-
 @dataclass(frozen=True)
 class Probe:
     """A network and an input [clean | masked | padding] in equal rows, one per masked slot."""
@@ -65,30 +61,24 @@ class Probe:
         """Return the logits of an input, in float64 and without MASK. None is the probe's own.
 
         Raises:
-            BrokenContract: they are not one finite logit per slot and token.
+            ValueError: they are not one finite logit per slot and token.
         """
         ids = self.ids if ids is None else ids
         positions = self.positions if positions is None else positions
         logits = self.net(ids, positions, self.mask if mask is None else mask)
-        rows, slots = ids.shape
-        problem = None
         if not isinstance(logits, Tensor):
-            problem = f"returns a {type(logits).__name__}, not a tensor. Return its logits."
-        elif (
-            logits.dim() != 3 or logits.shape[:2] != ids.shape or logits.shape[2] < self.vocab_size
-        ):
-            problem = (
-                f"logits of shape {tuple(logits.shape)} for {rows} rows of {slots} slots, "
-                f"{self.vocab_size} tokens. Return ({rows}, {slots}, {self.vocab_size}), "
-                "or one column more for MASK."
+            raise ValueError(f"returns a {type(logits).__name__}, not a tensor. Return its logits.")
+        (rows, slots), columns = ids.shape, self.vocab_size
+        if logits.dim() != 3 or logits.shape[:2] != ids.shape or logits.shape[2] < columns:
+            raise ValueError(
+                f"logits of shape {tuple(logits.shape)} for {rows} rows of {slots} slots. "
+                f"Return ({rows}, {slots}, {columns}), or one column more for MASK."
             )
-        elif logits.isnan().any() or logits.isposinf().any():
-            problem = (
+        if logits.isnan().any() or logits.isposinf().any():
+            raise ValueError(
                 "its logits are not finite. Let each slot attend where the mask is true, at least "
                 "to itself, and check that the weights have not diverged."
             )
-        if problem is not None:
-            raise BrokenContract(problem)
         return exclude_mask_token(self.net.mask_id, logits).double().clamp(min=LOWEST)
 
 
@@ -228,7 +218,7 @@ def dependent_rows(probe: Probe) -> str | None:
     if by_rows <= max(SMALL * by_input, rounding(logits, ROUNDING * torch.finfo().eps)):
         return None
     return (
-        "the logits of a row depend on the other rows of its batch. Use its own mask in each row."
+        "its logits of a row depend on the other rows of its batch. Use its own mask in each row."
     )
 
 
@@ -238,23 +228,22 @@ def problem_of(net: Denoiser, method: Method, length: int, vocab_size: int) -> s
     device = weights[0].device if weights else torch.device("cpu")
     dtypes = {weight.dtype for weight in weights if weight.is_floating_point()} | {torch.float32}
     eps = max(torch.finfo(dtype).eps for dtype in dtypes)
-    with eval_mode(net), torch.no_grad():
-        probe = probe_of(net, method, length, vocab_size, device)
-        try:
-            probe.logits()
-            if length < FEWEST_POSITIONS or vocab_size == 1:
-                return None
-            return (
-                ignored_input(probe, is_shifted=method.readout == "shifted")
-                or visible_hidden_slots(probe)
-                or order_of_slots(probe, eps)
-                or dependent_rows(probe)
-            )
-        except BrokenContract as error:
-            return str(error)
-        except IndexError as error:
-            sizes = f"{length} positions, {vocab_size} tokens and MASK, {net.mask_id}"
-            return f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings."
+    probe = probe_of(net, method, length, vocab_size, device)
+    try:
+        probe.logits()
+        if length < FEWEST_POSITIONS or vocab_size == 1:
+            return None
+        return (
+            ignored_input(probe, is_shifted=method.readout == "shifted")
+            or visible_hidden_slots(probe)
+            or order_of_slots(probe, eps)
+            or dependent_rows(probe)
+        )
+    except ValueError as error:
+        return first_line(error)
+    except IndexError as error:
+        sizes = f"{length} positions, {vocab_size} tokens and MASK, {net.mask_id}"
+        return f"fails on {sizes} ({first_line(error)}). Enlarge its embeddings."
 
 
 def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -> None:
@@ -287,7 +276,8 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
     check_int("length", length, 1)
     check_int("vocab_size", vocab_size, 1)
     as_denoiser(net)
-    problem = problem_of(net, method, length, vocab_size)
+    with eval_mode(net), torch.no_grad():
+        problem = problem_of(net, method, length, vocab_size)
     if problem is not None:
         raise ValueError(f"net={type(net).__name__}: {problem}")
 

@@ -15,15 +15,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.checks import changed
-from latent_tokens.core import sampling as reference
+from latent_tokens.checks import changed, refuse
 from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dense_mask, is_cacheable
 from latent_tokens.core.decoding import Decoding, DecodingSettings, Generated, Step, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.order import block_of
-from latent_tokens.core.sampling import Stop, decode, finish
+from latent_tokens.core.sampling import Stop, decode, finish, reference_logits
 from latent_tokens.core.state import PlannedStep, State, start
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
@@ -93,26 +92,26 @@ def generate(
     tokens = check_tensor("tokens", tokens)
     known = check_tensor("known", known)
     decoding = changed(Decoding() if decoding is None else decoding, settings)
-    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
-        state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
-        every_row = torch.arange(len(tokens), device=tokens.device)
+    is_cached = isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method)
+    is_ours = isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left"
+    if not (is_cached or is_ours):
+        check_once(inner, method, tokens.shape[1])
+    state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
+    every_row = torch.arange(len(tokens), device=tokens.device)
+    if isinstance(inner, HuggingFaceDenoiser) and is_cached:
         with torch.inference_mode():
             cached = HuggingFaceCachedLogits(inner, method, every_row)
             decode(inner, method, decoding, state, every_row, cached, on_step, stop)
-        return finish(state)
-    if not isinstance(inner, Transformer) or not is_plain(inner) or method.readout == "left":
-        check_once(inner, method, tokens.shape[1])
-        return reference.generate(
-            as_denoiser(net), method, tokens, known, decoding, seed,
-            rows=rows, lengths=lengths, on_step=on_step, stop=stop,
-        )  # fmt: skip
-    net = inner
-    state = start(net, method, tokens, known, decoding, seed, rows, lengths)
-    with torch.inference_mode(), packed_weights():
-        table = qkv_table(net, *tokens.shape)
-        for part in microbatches(net, method, state, decoding):
-            candidate_logits = FastCandidateLogits(net, method, part, state.order[part], table)
-            decode(net, method, decoding, state, part, candidate_logits, on_step, stop)
+    elif isinstance(inner, Transformer) and is_ours:
+        with torch.inference_mode(), packed_weights():
+            table = qkv_table(inner, *tokens.shape)
+            for part in microbatches(inner, method, state, decoding):
+                fast = FastCandidateLogits(inner, method, part, state.order[part], table)
+                decode(inner, method, decoding, state, part, fast, on_step, stop)
+    else:
+        whole = as_denoiser(net)
+        every_slot = partial(reference_logits, whole, method)
+        decode(whole, method, decoding, state, every_row, every_slot, on_step, stop)
     return finish(state)
 
 
@@ -222,23 +221,20 @@ def check_method(net: object, method: object) -> Method:
     Raises:
         ValueError: it is not a `Method`, or the net has none.
     """
+    method = getattr(net, "method", None) if method is None else method
     if method is None:
-        method = getattr(net, "method", None)
-        if method is None:
-            raise ValueError("method=None: the net has no method. Use one of METHODS.")
-    if isinstance(method, Method):
-        return method
+        refuse("method=None", "the net has no method", "one of METHODS")
     if isinstance(method, str) and method in METHODS:
-        raise ValueError(f"method={method}: must be a Method. Use METHODS[{method!r}].")
-    fix = "Use generate(net, net.method, tokens, known), or load(NAME).generate(PROMPT)."
-    raise ValueError(f"method={type(method).__name__}: must be a Method. {fix}")
+        refuse(f"method={method}", "must be a Method", f"METHODS[{method!r}]")
+    if not isinstance(method, Method):
+        use = "generate(net, net.method, tokens, known), or load(NAME).generate(PROMPT)"
+        refuse(f"method={type(method).__name__}", "must be a Method", use)
+    return method
 
 
 def check_tensor(name: str, value: object) -> Tensor:
     """Return a tensor. Raise ValueError if it is not one."""
-    if isinstance(value, Tensor):
-        return value
-    problem = f"{name}={type(value).__name__}: must be a tensor"
-    if value is None:
-        raise ValueError(f"{problem}. Use generate(net, net.method, tokens, known).")
-    raise ValueError(f"{problem}. Use torch.as_tensor, or load(NAME).generate(PROMPT).")
+    if not isinstance(value, Tensor):
+        use = "torch.as_tensor, net.method before tokens and known, or load(NAME).generate(PROMPT)"
+        refuse(f"{name}={type(value).__name__}", "must be a tensor", use)
+    return value

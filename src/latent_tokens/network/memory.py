@@ -80,21 +80,16 @@ def training_rows(net: nn.Module, slots: int) -> int:
 def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
     """Return the bytes of one row: what layers keep for gradients in float32, and logits."""
     if isinstance(net, Transformer):
-        return activation_bytes(
-            slots, net.size.layers, net.size.width, net.size.heads, net.vocab_size + 1
+        layers, width, heads = net.size.layers, net.size.width, net.size.heads
+        columns = net.vocab_size + 1
+    else:
+        shape = net.model.config
+        layers, width, heads = (
+            shape.num_hidden_layers,
+            shape.hidden_size,
+            shape.num_attention_heads,
         )
-    shape = net.model.config
-    return activation_bytes(
-        slots,
-        shape.num_hidden_layers,
-        shape.hidden_size,
-        shape.num_attention_heads,
-        shape.vocab_size,
-    )
-
-
-def activation_bytes(slots: int, layers: int, width: int, heads: int, columns: int) -> int:
-    """Return the bytes of `training_row_bytes` for a network of this shape."""
+        columns = shape.vocab_size
     layer = 20 * 4 * width + 4 * heads * slots
     return slots * (layers * layer + 16 * columns)
 

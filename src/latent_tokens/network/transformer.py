@@ -27,8 +27,6 @@ from latent_tokens.network.kernels import attend, begin_pass, compiled, has_hook
 from latent_tokens.sizes import SIZES, Size
 
 ROTARY_BASE = 10_000  # D-1, transformer architecture
-
-
 Rotation = tuple[Tensor, Tensor]
 """Cosine and sine of the angles of each slot, (B, 1, S, C/2)."""
 
@@ -36,19 +34,7 @@ Rotation = tuple[Tensor, Tensor]
 def rotary_table(
     length: int, half: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "L C"], Float[Tensor, "L C"]]:
-    """Return cosine and sine of the angles of positions 0..length-1. They are computed in float32.
-
-    They are computed once, or as a part of the graph of a compiled network.
-    """
-    if torch.compiler.is_compiling():
-        return compute_table(length, half, dtype, device)
-    return cached_table(length, half, dtype, device)
-
-
-def compute_table(
-    length: int, half: int, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Return what `rotary_table` returns."""
+    """Return cosine and sine of the angles of positions 0..length-1. They are computed in float32."""
     frequencies = ROTARY_BASE ** (-torch.arange(half, device=device) / half)
     angles = torch.arange(length, device=device)[:, None] * frequencies
     return angles.cos().to(dtype), angles.sin().to(dtype)
@@ -58,9 +44,9 @@ def compute_table(
 def cached_table(
     length: int, half: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return what `rotary_table` returns, as tensors that training can use if decoding computed them."""
+    """Return `rotary_table`, as tensors that training can use if decoding computed them."""
     with torch.inference_mode(mode=False):
-        return compute_table(length, half, dtype, device)
+        return rotary_table(length, half, dtype, device)
 
 
 def apply_rotary(
@@ -74,10 +60,7 @@ def apply_rotary(
     return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
 
 
-# On a CPU, rows of at most this many tokens attend together in the last layer
-TOKENS_PER_GROUP = 1_024
-
-
+TOKENS_PER_GROUP = 1_024  # on a CPU, rows of at most this many attend together in the last layer
 P = ParamSpec("P")
 
 
@@ -89,10 +72,8 @@ def checkpointed(
     @wraps(forward)
     def with_checkpoint(block: Block, /, *inputs: P.args, **options: P.kwargs) -> Tensor:
         if block.gradient_checkpointing and block.training and torch.is_grad_enabled():
-            return cast(
-                Tensor,
-                block._gradient_checkpointing_func(partial(forward, block), *inputs, **options),
-            )
+            run: Any = block._gradient_checkpointing_func
+            return cast(Tensor, run(partial(forward, block), *inputs, **options))
         return forward(block, *inputs, **options)
 
     return with_checkpoint
@@ -238,13 +219,9 @@ class Selection:
 def select_slots(slots: np.ndarray, device: torch.device, every_query: bool = False) -> Selection:
     """Return the selection of slots that are true in an array (B, Q) on the host.
 
-    All rows attend together, from the first slot on that one of them returns. On a CPU rows that
-    return different slots attend in groups, because a small call costs little there.
-
-    Args:
-        slots: true where the output is returned.
-        device: where the index is used.
-        every_query: all slots of all rows attend, as with a mask in blocks.
+    All rows attend together, from the first slot on that one of them returns, or from slot 0 with
+    `every_query`. On a CPU rows that return different slots attend in groups: a small call costs
+    little there.
     """
     num_rows = max(1, len(slots))
     if device.type == "cpu" and not every_query and not (slots == slots[:1]).all():
@@ -287,8 +264,6 @@ Parts = Sequence[Sequence[int]] | NDArray[np.integer[Any]]
 
 
 NOT_PREDICTED = -1e4  # the logit of a token that no answer has: its probability is 0 in float64
-
-
 MISSING = {"generate": "load(NAME).generate() or generate(net, ...)", "task": "load(NAME).task"}
 
 
@@ -317,8 +292,7 @@ class PartEmbedding(nn.Embedding):
         num_parts = int(table.max()) + 1
         super().__init__(num_parts + 2, width, padding_idx=0)  # row 0 is no part, and stays 0
         mask = [num_parts] + [-1] * (table.shape[1] - 1)
-        # No buffer: config.json has the parts, and a network that is built on the meta device needs
-        # them.
+        # No buffer: config.json has the parts, also for a network built on the meta device.
         self.parts = torch.tensor(np.array([*table, mask]) + 1, device="cpu")
 
     def forward(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N D"]:
@@ -368,15 +342,13 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         if parts is not None and len(np.asarray(parts)) != vocab_size:
-            raise ValueError(
-                f"parts of {len(np.asarray(parts))} tokens: must be of all {vocab_size}"
-            )
-        if answer_tokens is not None and not (
-            answer_tokens and set(answer_tokens) <= set(range(vocab_size))
+            given = len(np.asarray(parts))
+            raise ValueError(f"parts of {given} tokens: must be of all {vocab_size}")
+        if answer_tokens is not None and (
+            not answer_tokens or not set(answer_tokens) <= set(range(vocab_size))
         ):
-            raise ValueError(
-                f"answer_tokens={answer_tokens}: must be tokens 0-{vocab_size - 1}, at least one"
-            )
+            allowed = f"must be tokens 0-{vocab_size - 1}, at least one"
+            raise ValueError(f"answer_tokens={answer_tokens}: {allowed}")
         size = SIZES[size] if isinstance(size, str) else size
         self.size = size
         self.vocab_size = vocab_size
@@ -387,13 +359,12 @@ class Transformer(nn.Module):
         self.parts = None if parts is None else np.asarray(parts).tolist()  # as JSON stores them
         self.answer_tokens = None if answer_tokens is None else list(map(int, answer_tokens))
         self.mask_id = vocab_size
-        # A subclass sets it if its forward takes `slots`
-        self.supports_slots = type(self) is Transformer
-        self.embedding = (
-            nn.Embedding(vocab_size + 1, size.width)
-            if self.parts is None
-            else PartEmbedding(self.parts, size.width)
-        )
+        self.supports_slots = type(self) is Transformer  # a subclass sets it if its forward does
+        self.embedding: nn.Embedding
+        if self.parts is None:
+            self.embedding = nn.Embedding(vocab_size + 1, size.width)
+        else:
+            self.embedding = PartEmbedding(self.parts, size.width)
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
@@ -433,14 +404,11 @@ class Transformer(nn.Module):
         """
         # A pass for some slots looks up its first projection if the table is smaller than the
         # input. In bf16 the gradient of the table would be summed with too few bits.
-        if slots is not None and (
-            isinstance(mask, BlockMask) or not (is_compiling() or self.has_hooked_parts)
-        ):
+        may_skip = isinstance(mask, BlockMask) or not (is_compiling() or self.has_hooked_parts)
+        if slots is not None and may_skip:
             is_small = 3 * self.table_rows < 2 * ids.numel()
-            is_exact = not (
-                torch.is_autocast_enabled(ids.device.type) or self.has_hooked_embeddings
-            )
-            use_table = is_small and is_exact
+            is_rounded = torch.is_autocast_enabled(ids.device.type)
+            use_table = is_small and not is_rounded and not self.has_hooked_embeddings
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)
@@ -462,11 +430,8 @@ class Transformer(nn.Module):
     @property
     def has_hooked_embeddings(self) -> bool:
         """Whether an embedding has a hook, which `qkv_table` does not call."""
-        return any(
-            has_hooks(part)
-            for part in (self.embedding, self.position_embedding)
-            if part is not None
-        )
+        parts = (self.embedding, self.position_embedding)
+        return any(has_hooks(part) for part in parts if part is not None)
 
     def forward_at(
         self,
@@ -529,17 +494,14 @@ class Transformer(nn.Module):
         """
         if self.positions == "learned":
             return None
-        if (
-            length is None
-            and self.positions == "rotary"
-            and positions.numel()
-            and not is_compiling()
-        ):
+        can_look = positions.numel() and not is_compiling()
+        if length is None and self.positions == "rotary" and can_look:
             length = int(positions.max()) + 1
         length = max(self.max_length, length or 0)
         weight = self.embedding.weight
         half = self.size.width // self.size.heads // 2
-        cos, sin = rotary_table(length, half, weight.dtype, weight.device)
+        table = rotary_table if is_compiling() else cached_table
+        cos, sin = table(length, half, weight.dtype, weight.device)
         return cos[positions][:, None], sin[positions][:, None]
 
     @property

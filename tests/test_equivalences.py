@@ -11,11 +11,7 @@ from latent_tokens import (
     Decoding,
     Transformer,
     generate,
-    growing,
-    left_to_right,
     loss,
-    random,
-    reverse_process,
 )
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.cost import relative_cost, tokens_processed
@@ -105,64 +101,6 @@ def test_a_window_of_the_whole_sequence_is_ar_mtp(pico, tokens):
         for m in (wide, METHODS["ar-mtp"])
     ]
     assert losses[0] == losses[1]
-
-
-def test_mdm_is_a_top_prob_of_all_that_is_masked(pico):
-    """k = "all" leaves no latents, and its input has the same tokens."""
-    made = generate(pico, METHODS["mdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates="all"), 4)
-    assert made.processed.tolist() == [LENGTH**2] * 7
-
-
-def right_to_left(known):
-    return torch.arange(known.shape[1] - 1, -1, -1).expand_as(known)
-
-
-DECODINGS = {
-    "uniform": Decoding(1),
-    "top-prob of 4": Decoding(candidates=4),
-    "top-prob of ever more": Decoding(candidates=growing),
-    "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
-    "left to right": Decoding(1, order=left_to_right),
-    "random latents": Decoding(1, order=right_to_left, latent_policy=random),
-    "three a step of 5": Decoding(candidates=5, tokens_per_step=3),
-    "annealed noise, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence_noise=4.5),
-    "reverse process": Decoding(1, tokens_per_step=reverse_process(5)),
-}
-
-
-def test_sample_is_equal_alone_in_a_batch_and_in_another_order(pico, any_method, any_decoding):
-    if any_method.window == 2 and any_decoding.tokens_per_step != 1:
-        any_method = replace(any_method, window=LENGTH)
-    if any_method.latent_control == "free":
-        any_decoding = replace(any_decoding, latents=lambda masked: masked // 2)
-    tokens = torch.randint(0, 4, (7, LENGTH), generator=torch.Generator().manual_seed(5))
-    starts = torch.tensor([0, 3, 0, 5, 1, 2, 9])
-    known, lengths = torch.arange(LENGTH) < starts[:, None], torch.tensor([16, 16, 12, 16, 9, 16, 10])
-    whole = generate(pico, any_method, tokens, known, any_decoding, 3, lengths=lengths)
-    back = torch.arange(6, -1, -1)
-    turned = generate(
-        pico, any_method, tokens[back], known[back], any_decoding, 3, rows=back, lengths=lengths[back]
-    )
-    assert same(
-        replace(
-            turned, tokens=turned.tokens[back], order=turned.order[back], processed=turned.processed[back]
-        ),
-        whole,
-    )
-    for b in (1, 2, 6):  # a prefix in full length, nothing known and shorter, and all but one token known
-        cut = int(lengths[b])  # alone, its sequence also ends where the row does
-        alone = generate(
-            pico,
-            any_method,
-            tokens[b : b + 1, :cut],
-            known[b : b + 1, :cut],
-            any_decoding,
-            3,
-            rows=torch.tensor([b]),
-        )
-        assert alone.tokens[0].tolist() == whole.tokens[b, :cut].tolist()
-        assert alone.order[0].tolist() == whole.order[b, :cut].tolist()
-        assert alone.processed[0] == whole.processed[b]
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 0), (4, 0), (4, 3), (8, "all"), (1, 40)])

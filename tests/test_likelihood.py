@@ -27,6 +27,7 @@ WAYS = [
     ("ar-mtp", None),
     ("mdm-depth", 1),
 ]
+OFF = [(name, n) for name in ("mdm", "ar-mtp", "ar-mtp-window-3", "ar-ntp-3", "block-mdm-2") for n in (0, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +49,20 @@ def order_of(name, count):
     ).repeat(count, 1)
 
 
-@pytest.mark.parametrize(("name", "latents"), WAYS)
+@pytest.mark.parametrize(("name", "latents"), [*WAYS, ("mdm", 0), ("mdm", 1)])
 def test_likelihoods_sum_to_one(net, name, latents):
     tokens = every()
     count = len(tokens)
     ends = torch.full((count,), 4)
+    off = {"off_distribution": (name, latents) in OFF}
     found = log_likelihood(
-        net, METHODS[name], tokens, order_of(name, count), torch.zeros_like(ends), ends, latents
+        net, METHODS[name], tokens, order_of(name, count), torch.zeros_like(ends), ends, latents, **off
     )
     assert found.sum(1).exp().sum().item() == pytest.approx(1, abs=1e-6)
     known = torch.full((count,), 2)
-    given_two = log_likelihood(net, METHODS[name], tokens, order_of(name, count), known, ends, latents)
+    given_two = log_likelihood(net, METHODS[name], tokens, order_of(name, count), known, ends, latents, **off)
     assert (given_two[:, :2] == 0).all()
     assert given_two.sum(1).exp().sum().item() == pytest.approx(9, abs=1e-6)
-
-
-OFF = [(name, n) for name in ("mdm", "ar-mtp", "ar-mtp-window-3", "ar-ntp-3", "block-mdm-2") for n in (0, 1)]
 
 
 @pytest.mark.parametrize(("name", "latents"), [*WAYS, *OFF])

@@ -58,7 +58,7 @@ def parts_of(step, row, order):
 @pytest.mark.parametrize("latents", [0, 1, 4, 16])
 def test_latents_are_the_closest_or_the_farthest_positions(policy, sign, latents):
     step = steps(latents)
-    order = choose_latents(policy, step, None)
+    order = choose_latents(policy, step, lambda: None)
     for row in range(len(order)):
         candidates, chosen, others = parts_of(step, row, order)
         masked = parts_of(step, row, step.order)[1] + parts_of(step, row, step.order)[2]

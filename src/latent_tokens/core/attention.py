@@ -22,11 +22,7 @@ from latent_tokens.core.order import Blockwise, block_of
 
 Slot = int | Tensor
 """The number of a slot or of a block, or a tensor of such numbers."""
-
-
 Verdict = bool | Tensor
-
-
 Rule = Callable[..., Verdict]
 """A rule with the attribute `block` also takes the block of the query and that of the key."""
 
@@ -184,12 +180,10 @@ def dense_mask(
         query_blocks[:, :, None],
         blocks[:, None, :],
     )
-    if layout.hidden is None:
-        return mask
-    hidden = (
-        layout.hidden if queries is None else layout.hidden.take_along_dim(queries[:, :, None], 1)
-    )
-    return mask & ~hidden
+    hidden = layout.hidden
+    if hidden is not None and queries is not None:
+        hidden = hidden.take_along_dim(queries[:, :, None], 1)
+    return mask if hidden is None else mask & ~hidden
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
@@ -199,11 +193,8 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
 
     def mask(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         is_independent = None if rows is None else rows[row]
-        num_clean = layout.num_clean[row]
-        num_shown = layout.num_shown[row]
-        allowed = visible(
-            rule, q, k, num_clean, num_shown, is_independent, blocks[row, q], blocks[row, k]
-        )
+        counts = (layout.num_clean[row], layout.num_shown[row])
+        allowed = visible(rule, q, k, *counts, is_independent, blocks[row, q], blocks[row, k])
         return allowed if layout.hidden is None else allowed & ~layout.hidden[row, q, k]
 
     slots = layout.positions.shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from latent_tokens.core.selection import (
 )
 
 Count = int | Literal["all"] | Callable[[int], int]
-RowCounts = npt.NDArray[np.int64]  # one number per row, on the host
+RowCounts = npt.NDArray[np.integer[Any]]  # one number per row, on the host
 
 
 def growing(clean: int) -> int:
@@ -312,11 +312,9 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         fix = "order=left_to_right, or a mdm or scdm model"
         refuse(f"order {unsupported}", "it decodes from left to right only", fix)
     if method.readout == "shifted" and selection != FixedCount(1):
-        rule = (
-            f"tokens_per_step={selection.tokens}"
-            if isinstance(selection, FixedCount)
-            else selection
-        )
+        rule = f"{selection}"
+        if isinstance(selection, FixedCount):
+            rule = f"tokens_per_step={selection.tokens}"
         refuse(f"{rule} {unsupported}", "it predicts one token per step", "tokens_per_step=1")
     block, own = blocks_of(method, decoding), block_of(method.attention)
     if own not in (None, block):

@@ -74,7 +74,7 @@ class Method:
     readout: Literal["in_place", "shifted", "left"] = "in_place"
     latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
-    # The masked tokens of a training input: in the decoding order (D-40, shuffled slots)
+    # The masked tokens of a training input: in the decoding order, or shuffled (D-40)
     masked_slots: Literal["in_order", "shuffled"] = "in_order"
     name: str | None = field(default=None, kw_only=True, compare=False)  # in results
 
@@ -90,12 +90,12 @@ class Method:
         check_choice("weight", self.weight, ("elbo", "flat"))
         check_choice("readout", self.readout, ("in_place", "shifted", "left"))
         check_choice("masked_slots", self.masked_slots, ("in_order", "shuffled"))
+        attention = f"attention={function_name(self.attention)}"
         has_depth = read_depth(self.depth)[0] != "all"
         shows_all = self.window is None and attends_later(self.attention)
         if self.readout == "shifted" and not self.is_left_to_right:
-            refuse(
-                "readout=shifted", "a slot receives the token to its left", "order=left_to_right"
-            )
+            problem = "a slot receives the token to its left"
+            refuse("readout=shifted", problem, "order=left_to_right")
         if self.readout == "shifted" and self.targets == "next":
             refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
         if self.readout == "left" and (has_depth or not (self.is_left_to_right or shows_all)):
@@ -104,13 +104,12 @@ class Method:
         block = block_of(self.attention)
         if block not in (None, block_of(self.order)) and not self.is_left_to_right:
             fix = f"order=blockwise({block}), or left_to_right"
-            refuse(f"attention={function_name(self.attention)}", "its blocks have an order", fix)
+            refuse(attention, "its blocks have an order", fix)
         if has_depth and not self._attends_to_masked:
             refuse(f"depth={self.depth}", "a masked token attends to no other one", "depth=all")
         if has_depth and self.targets == "next":
-            refuse(
-                f"depth={self.depth} with targets=next", "the target attends to all", "targets=all"
-            )
+            problem = "the target attends to all"
+            refuse(f"depth={self.depth} with targets=next", problem, "targets=all")
         in_place = self.readout == "in_place" and self.targets == "all"
         if self.masked_slots == "shuffled" and not (self.is_left_to_right and in_place):
             needs = "needs order=left_to_right, readout=in_place and targets=all"
@@ -119,14 +118,8 @@ class Method:
             refuse(f"latents={self.latents}", "this method has no latent tokens", "latents=0")
         if self.latents and self.latent_control == "fixed" and self.window != self.latents + 1:
             fix = f"window={self.latents + 1}, attention=semi_causal or depth=uniform:0.5"
-            problem = (
-                "every masked token of the input is attended to, so training fixes their number"
-            )
-            refuse(
-                f"latents={self.latents} with attention={function_name(self.attention)}",
-                problem,
-                fix,
-            )
+            problem = "every masked token is attended to, so training fixes their number"
+            refuse(f"latents={self.latents} with {attention}", problem, fix)
 
     @cached_property
     def _attends_to_masked(self) -> bool:

@@ -39,8 +39,9 @@ class PolicyInput(NamedTuple):
         2
     """
 
-    # Clean positions, candidates, other masked ones, those past the row's length
-    order: Int[Tensor, "B L"]
+    order: Int[
+        Tensor, "B L"
+    ]  # clean positions, candidates, other masked ones, those past the length
     num_clean: Int[Tensor, " B"]
     num_masked: Int[Tensor, " B"]
     candidates: Int[Tensor, " B"]  # the number of candidates
@@ -55,8 +56,6 @@ class PolicyInput(NamedTuple):
 
 Worth = Callable[[PolicyInput], Float[Tensor, "A L"]]
 """The worth of each position as a latent token."""
-
-
 LatentPolicy = Callable[..., Int[Tensor, "B L"]]
 """(PolicyInput[, draw]) -> its order, with the masked tokens after the candidates rearranged.
 

@@ -62,8 +62,7 @@ class CachedLogits:
         self.length = order.shape[1]
         self.table = table
         block = block_of(method.attention)
-        # Steps rearrange an order within its blocks, so the first order tells the block of each
-        # entry.
+        # Steps rearrange an order within its blocks: the first order tells the block of an entry.
         self.blocks = None if block is None else (order // block).cpu().numpy()  # (R, L)
         self.layers = [packed(cast(Block, block), len(rows)) for block in net.blocks]
         self.is_causal = agree(method.attention, causal, self.length)
@@ -144,8 +143,7 @@ class CachedLogits:
         rotation = net.rotation(positions, self.length)
         last = len(self.layers) - 1
         for number, layer in enumerate(self.layers):
-            # Project, in the first layer by a look-up, and write keys and values behind those of
-            # the cache.
+            # Project, in the first layer by a look-up. Write keys and values behind the cached ones.
             if number == 0 and self.table is not None:
                 projected = F.embedding(net.table_index(ids, positions), self.table)
             else:
@@ -243,15 +241,12 @@ def packed(block: Block, num_rows: int) -> Layer:
     """Return a block packed if that is exact and faster, otherwise as it is."""
     linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
     norms = (block.attention_norm, block.mlp_norm)
-    weight = block.qkv.weight
     is_plain = not block.compiled and all(type(layer) is nn.Linear for layer in linears)
     is_plain &= all(type(norm) is nn.LayerNorm for norm in norms)
     is_plain &= not any(has_hooks(module) for module in (*linears, *norms))
-    if (
-        not is_plain
-        or num_rows < MANY_ROWS
-        or weight.device.type != "cpu"
-        or weight.dtype != torch.float32
-    ):
+    if not is_plain:
         return block
-    return block if torch.is_autocast_enabled("cpu") else PackedBlock(block)
+    weight = block.qkv.weight
+    is_fp32 = weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    is_faster = num_rows >= MANY_ROWS and weight.device.type == "cpu" and is_fp32
+    return PackedBlock(block) if is_faster else block

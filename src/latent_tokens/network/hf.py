@@ -16,6 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_mask
 from latent_tokens.checks import check_choice, check_package
 from latent_tokens.configs import LoraTargets
 from latent_tokens.core.attention import is_cacheable, visible
+from latent_tokens.core.confidence import last_slots
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import METHODS, Method
@@ -195,9 +196,8 @@ class HuggingFaceDenoiser(nn.Module):
             ValueError: a position is not below `max_length`.
         """
         if isinstance(mask, BlockMask):
-            mask = create_mask(
-                mask.mask_mod, len(ids), None, *mask.seq_lengths, device=str(ids.device)
-            )[:, 0]
+            shape = (len(ids), None, *mask.seq_lengths)
+            mask = create_mask(mask.mask_mod, *shape, device=str(ids.device))[:, 0]
         if slots is None:
             return self.logits_of(ids, positions, mask, positions)
         if not self.keeps_logits:
@@ -236,23 +236,16 @@ class HuggingFaceDenoiser(nn.Module):
             inputs[str(self.cache_argument)] = cache
         if columns is not None:
             inputs["logits_to_keep"] = columns
-        return cast(
-            Tensor,
-            self.model(
-                **inputs,
-                position_ids=positions,
-                attention_mask=self.layer_masks(mask, positions, key_positions),
-                use_cache=cache is not None,
-            ).logits,
-        )
+        inputs["attention_mask"] = self.layer_masks(mask, positions, key_positions)
+        output = self.model(**inputs, position_ids=positions, use_cache=cache is not None)
+        return cast(Tensor, output.logits)
 
     def embed(self, ids: Int[Tensor, "B Q"]) -> Float[Tensor, "B Q D"]:
         """Return the embeddings of tokens. That of MASK is the trained row."""
         embeddings = self.model.get_input_embeddings()
         scale = getattr(embeddings, "embed_scale", 1.0)  # of Gemma 3
-        return torch.where(
-            (ids == self.mask_id)[:, :, None], cast(Tensor, self.mask_row) * scale, embeddings(ids)
-        )
+        mask_row = cast(Tensor, self.mask_row) * scale
+        return torch.where((ids == self.mask_id)[:, :, None], mask_row, embeddings(ids))
 
     def layer_masks(
         self,
@@ -321,12 +314,8 @@ def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
 
     layers = linear_layers(net.model, adapter.targets)
     is_transposed = not isinstance(next(iter(layers.values())), nn.Linear)
-    config = LoraConfig(
-        r=adapter.rank,
-        lora_alpha=adapter.rank,
-        target_modules=list(layers),
-        fan_in_fan_out=is_transposed,
-    )
+    rank, names = adapter.rank, list(layers)
+    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=names, fan_in_fan_out=is_transposed)
     inject_adapter_in_model(config, net.model)
     freeze_embeddings(net)
     net.adapter = adapter
@@ -339,14 +328,12 @@ def linear_layers(model: PreTrainedModel, targets: LoraTargets) -> dict[str, nn.
     from transformers.pytorch_utils import Conv1D
 
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    layers: dict[str, nn.Module] = {
+    return {
         name: layer
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Linear | Conv1D) and layer is not head
+        if targets == "all" or OF_ATTENTION & set(name.split("."))
     }
-    if targets == "all":
-        return layers
-    return {name: layer for name, layer in layers.items() if OF_ATTENTION & set(name.split("."))}
 
 
 def is_of_adapter(name: str) -> bool:
@@ -374,14 +361,10 @@ def merged(net: HuggingFaceDenoiser) -> PreTrainedModel:
     if net.adapter is not None:
         from peft.tuners.tuners_utils import BaseTunerLayer
 
-        layers = [
-            (name, layer)
-            for name, layer in model.named_modules()
-            if isinstance(layer, BaseTunerLayer)
-        ]
-        for name, layer in layers:
-            layer.merge()
-            model.set_submodule(name, layer.get_base_layer())
+        for name, layer in [*model.named_modules()]:
+            if isinstance(layer, BaseTunerLayer):
+                layer.merge()
+                model.set_submodule(name, layer.get_base_layer())
     if net.mask_row is not None:
         weight = cast(Tensor, model.get_input_embeddings().weight)
         weight[net.mask_id] = net.mask_row
@@ -422,8 +405,7 @@ class HuggingFaceCachedLogits:
         self.rows = rows
         self.cache = DynamicCache()
         self.num_cached = torch.zeros_like(rows)
-        # (R, P): the slot of each cached key, -1 for none
-        self.slots = rows.new_empty(len(rows), 0)
+        self.slots = rows.new_empty(len(rows), 0)  # (R, P): of each cached key, -1 for none
         self.positions = rows.new_empty(len(rows), 0)  # (R, P): its position
 
     def __call__(
@@ -440,22 +422,17 @@ class HuggingFaceCachedLogits:
         ids = self.method.input_ids(tokens, layout, self.net.mask_id).gather(1, new)
         positions = layout.positions.gather(1, new)
 
-        # They attend by the rule to cached and new slots.
-        # (A, P + Q)
+        # They attend by the rule to cached and new slots, (A, P + Q).
         keys = torch.cat([self.slots, new.masked_fill(rank >= num_new[:, None], -1)], dim=1)
         key_positions = torch.cat([self.positions, positions], dim=1)
         num_clean = layout.num_clean[:, None, None]
         num_shown = layout.num_shown[:, None, None]
-        mask = visible(
-            self.method.attention, new[:, :, None], keys[:, None, :], num_clean, num_shown
-        )
-        mask &= keys[:, None, :] >= 0
+        slots = (new[:, :, None], keys[:, None, :])
+        mask = visible(self.method.attention, *slots, num_clean, num_shown) & (slots[1] >= 0)
 
         # The candidates are the last slots. A row with fewer candidates repeats its last.
-        candidate = torch.arange(int(num_candidates.max()), device=rows.device)
-        # (A, K)
-        at = (num_new - num_candidates)[:, None] + candidate.minimum(num_candidates[:, None] - 1)
-        columns, column_of = torch.unique(at, return_inverse=True)
+        at = last_slots(layout, num_candidates, int(plan.host.candidates.max()))  # (A, K)
+        columns, column_of = torch.unique(at - self.num_cached[:, None], return_inverse=True)
         # (A, C, V)
         logits = self.net.logits_of(ids, positions, mask, key_positions, columns, self.cache)
         logits = logits.gather(1, column_of[:, :, None].expand(-1, -1, logits.shape[-1]))

@@ -22,8 +22,8 @@ FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 EVERY = slice(None)
-# By layer, first and last output
 PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]
+"""By layer, first and last output."""
 PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
@@ -54,9 +54,8 @@ def linear(
         key = (layer, outputs.start, outputs.stop)
         if key not in packed:
             packed[key] = torch.ops.mkldnn._reorder_linear_weight(weight)
-        return cast(
-            Tensor, torch.ops.mkldnn._linear_pointwise(x, packed[key], bias, "none", [], "")
-        )
+        product = torch.ops.mkldnn._linear_pointwise(x, packed[key], bias, "none", [], "")
+        return cast(Tensor, product)
     if x.dtype != torch.float32 or x.numel() > FEW_ROWS * layer.in_features:
         # Other strides can take twenty times as long in bf16
         return F.linear(x.contiguous(), weight, bias)
@@ -93,13 +92,8 @@ def packed_weights() -> Iterator[None]:
 
 def has_hooks(module: nn.Module) -> bool:
     """Return whether a call of a module, or of one inside it, does more than its forward."""
-    return any(
-        part._forward_hooks
-        or part._forward_pre_hooks
-        or part._backward_hooks
-        or part._backward_pre_hooks
-        for part in module.modules()
-    )
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(part, kind) for part in module.modules() for kind in kinds)
 
 
 def attend(
@@ -136,10 +130,9 @@ def attend_last(
     if is_plain or len(q) < MANY_ROWS or torch.is_autocast_enabled("cpu"):
         mask = None
         if num_queries > 1:
-            mask = torch.ones(num_queries, stop, dtype=torch.bool, device=q.device).tril(
-                stop - num_queries
-            )
-        return attend(q, k[:, :, :stop], v[:, :, :stop], None if mask is None else mask[None, None])
+            every = torch.ones(1, 1, num_queries, stop, dtype=torch.bool, device=q.device)
+            mask = every.tril(stop - num_queries)
+        return attend(q, k[:, :, :stop], v[:, :, :stop], mask)
     keys, values = (x.flatten(0, 1)[:, :stop] for x in (k, v))
     queries = q.reshape(-1, num_queries, channels)
     scores = q.new_empty(len(queries), num_queries, stop)
@@ -199,8 +192,7 @@ def warn_if_slow(precision: Precision, device: torch.device) -> None:
 
 
 R = TypeVar("R")
-# Of one function in a process: each width, precision and gradient mode takes one
-MOST_COMPILATIONS = 64
+MOST_COMPILATIONS = 64  # of a function: each width, precision and gradient mode takes one
 
 
 @cache

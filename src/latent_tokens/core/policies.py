@@ -179,7 +179,8 @@ def influence(
         torch.Size([36, 36])
     """
     if method.readout == "shifted":
-        refuse("readout=shifted", "it predicts the next token only", "influence of another method")
+        problem = "it predicts the next token only"
+        refuse("influence with a shifted readout", problem, "another method")
     tokens = tokens.long()
     batch, length = tokens.shape
     lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths

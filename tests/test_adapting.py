@@ -416,11 +416,11 @@ def test_train_command_adapts_a_model(data, bases, tmp_path, mask, mask_id):
     run = str(tmp_path / "run")
     base = ["--from", str(bases / "llama"), "--mask", mask, "--lora", "2", "--lora-targets", "all"]
     command = ["train", "text", "scdm", *base, "--data", str(data), "--steps", "2", "--batch-size", "2"]
-    assert main([*command, "--anneal", "2", "--out", run]) == 0
+    assert main([*command, "--first", "esolm:1", "--out", run]) == 0
     net = load(run).net
     assert (net.mask_id, net.adapter.targets, net.method) == (mask_id, "all", METHODS["scdm"])
     stored = description(tmp_path / "run")["training"]
-    assert (stored["lora"], stored["lora_targets"], stored["anneal"]) == (2, "all", 2)
+    assert (stored["lora"], stored["lora_targets"], stored["first"]) == (2, "all", "esolm:1")
     assert main(["export", run, str(tmp_path / "model")]) == 0
     assert '"lora": 2,' in (tmp_path / "model" / "README.md").read_text()
 

@@ -46,7 +46,6 @@ from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.likelihood import score_tokens
-from latent_tokens.core.objective import draw_hidden
 from latent_tokens.core.order import blockwise, first_order, promote
 from latent_tokens.core.policies import PolicyInput, rank_by
 from latent_tokens.core.sampling import generate as reference_generate, nucleus, sample_tokens
@@ -152,11 +151,6 @@ def test_rule_that_reaches_one_slot_beyond_is_noticed():
     assert attends_later(one_ahead)
     assert attends_earlier(one_behind)
     assert not attends_later(one_behind)
-
-
-def test_annealed_mask_hides_later_slots_at_openness_0():
-    layout = Layout(torch.arange(3)[None], ints(1), ints(3))
-    assert draw_hidden(layout, 0.0, generator())[0].int().tolist() == [[0, 1, 1], [0, 0, 1], [0, 0, 0]]
 
 
 def test_layout_is_clean_then_latents_then_candidates():

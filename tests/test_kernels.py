@@ -80,21 +80,17 @@ def test_transformer_takes_a_block_mask_for_selected_slots():
 
 
 BLOCKS = """
-from dataclasses import replace
 import torch
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
-from latent_tokens.core.objective import draw_hidden
 from latent_tokens.core.attention import block_mask, dense_mask
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
 net, lengths = Transformer(Size(32, 2, 3), 9, 160).eval(), torch.tensor([160, 150, 90])
 known = (torch.arange(160) < torch.tensor([0, 30, 3])[:, None])
 tokens = torch.randint(0, 9, (3, 160))
-others = {"block-mdm-4": METHODS["block-mdm-4"], "annealed": METHODS["mdm"]}
+others = {"block-mdm-4": METHODS["block-mdm-4"]}
 for name, method in {**METHODS, **others}.items():
     layout = method.draw(known, lengths, torch.Generator().manual_seed(1))
-    if name == "annealed":
-        layout = replace(layout, hidden=draw_hidden(layout, 0.5, torch.Generator().manual_seed(2)))
     ids, wanted = method.input_ids(tokens, layout, 9), ~layout.clean & layout.shown
     dense = net(ids, layout.positions, dense_mask(method.attention, layout), wanted)
     blocks = net(ids, layout.positions, block_mask(method.attention, layout), wanted)
@@ -108,7 +104,7 @@ def test_block_mask_of_every_method_equals_its_dense_mask():
     done = subprocess.run([sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [line.split() for line in done.stdout.splitlines()]
-    assert [name for name, _ in found] == [*METHODS, "block-mdm-4", "annealed"]
+    assert [name for name, _ in found] == [*METHODS, "block-mdm-4"]
     assert all(float(difference) < 1e-5 for _, difference in found)
 
 

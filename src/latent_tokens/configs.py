@@ -47,8 +47,7 @@ MAY_CHANGE_ON_RESUME = (
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
 LATER_DEFAULTS = {
-    "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False, "anneal": None,
-    "first": None,
+    "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False, "first": None,
 }  # fmt: skip
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
@@ -376,10 +375,6 @@ class TrainConfig(Config):
     noise: Literal["answer", "all"] = "answer"
     """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs
     on puzzles (docs/decisions.md, D-8, noised positions)."""
-    anneal: int | None = None
-    """Number of steps in which attention opens from causal to that of the method. A pair of slots
-    that the causal rule does not let attend does so with probability step / anneal. Default: the
-    method's attention at every step."""
     precision: PrecisionSetting = "auto"
     """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX,
     and fp32 on another CPU. A resumed run keeps its format."""

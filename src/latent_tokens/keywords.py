@@ -28,7 +28,6 @@ class TrainSettings(TypedDict, total=False):
     weight: Literal["elbo", "flat"] | None
     targets: Literal["all", "next"] | None
     noise: Literal["answer", "all"]
-    anneal: int | None
     precision: PrecisionSetting
     data: Path | None
     num_train: int | None

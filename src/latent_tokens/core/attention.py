@@ -170,7 +170,7 @@ def dense_mask(
     rows = layout.is_independent
     blocks = layout.positions // (block_of(rule) or 1)  # (B, S)
     query_blocks = blocks if queries is None else blocks.gather(1, queries)
-    mask = visible(
+    return visible(
         rule,
         q,
         layout.slots,
@@ -180,10 +180,6 @@ def dense_mask(
         query_blocks[:, :, None],
         blocks[:, None, :],
     )
-    hidden = layout.hidden
-    if hidden is not None and queries is not None:
-        hidden = hidden.take_along_dim(queries[:, :, None], 1)
-    return mask if hidden is None else mask & ~hidden
 
 
 def block_mask(rule: Rule, layout: Layout) -> BlockMask:
@@ -194,8 +190,7 @@ def block_mask(rule: Rule, layout: Layout) -> BlockMask:
     def mask(row: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         is_independent = None if rows is None else rows[row]
         counts = (layout.num_clean[row], layout.num_shown[row])
-        allowed = visible(rule, q, k, *counts, is_independent, blocks[row, q], blocks[row, k])
-        return allowed if layout.hidden is None else allowed & ~layout.hidden[row, q, k]
+        return visible(rule, q, k, *counts, is_independent, blocks[row, q], blocks[row, k])
 
     slots = layout.positions.shape[1]
     return create_block_mask(

@@ -25,7 +25,6 @@ class Layout:
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token
     num_shown: Int[Tensor, " B"]  # slots [num_clean, num_shown) are masked; the rest is padding
     is_independent: Bool[Tensor, " B"] | None = None  # rows whose masked slots attend to no other
-    hidden: Bool[Tensor, "B S S"] | None = None  # entries of the mask that annealing closes
 
     @property
     def slots(self) -> Int[Tensor, " S"]:
@@ -44,9 +43,7 @@ class Layout:
         num_shown = self.num_shown[rows]
         is_independent = None if self.is_independent is None else self.is_independent[rows]
         positions = self.positions[rows, : int(num_shown.max())]
-        slots = positions.shape[1]
-        hidden = None if self.hidden is None else self.hidden[rows, :slots, :slots]
-        return Layout(positions, self.num_clean[rows], num_shown, is_independent, hidden)
+        return Layout(positions, self.num_clean[rows], num_shown, is_independent)
 
 
 def next_layout(

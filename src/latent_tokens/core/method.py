@@ -74,7 +74,8 @@ class Method:
     readout: Literal["in_place", "shifted", "left"] = "in_place"
     latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
-    # The masked tokens of a training input: in the decoding order, or shuffled (D-40)
+    # The masked tokens of a training input: in the decoding order, or shuffled
+    # (D-40, shuffled slots)
     masked_slots: Literal["in_order", "shuffled"] = "in_order"
     name: str | None = field(default=None, kw_only=True, compare=False)  # in results
 

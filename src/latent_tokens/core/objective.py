@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,8 +10,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.checks import function_name
-from latent_tokens.core.attention import Rule, is_cacheable
 from latent_tokens.core.denoiser import Denoiser, as_denoiser
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
@@ -96,12 +94,10 @@ def corrupt(
     mask_id: int,
     lengths: Int[Tensor, " B"] | None = None,
     ends: Int[Tensor, " B"] | None = None,
-    openness: float = 1.0,
 ) -> TrainingBatch:
     """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`.
 
-    At most ends - 1 tokens of a row are clean, by default lengths - 1. Below an `openness` of 1 the
-    mask is annealed, and drawn last.
+    At most ends - 1 tokens of a row are clean, by default lengths - 1.
     """
     tokens = tokens.long()
     batch, length = tokens.shape
@@ -118,8 +114,6 @@ def corrupt(
     scored = layout.shown & ~layout.clean
     if method.targets == "next":
         scored &= layout.slots == layout.num_shown[:, None] - 1
-    if openness < 1:
-        layout = replace(layout, hidden=draw_hidden(layout, openness, generator))
     divisor = scored.sum(1) if method.weight == "elbo" else num_unknown
     return TrainingBatch(tokens, layout, scored, 1 / divisor / batch)
 
@@ -130,24 +124,3 @@ def weighted_nll(net: Denoiser, method: Method, batch: TrainingBatch) -> Float[T
     targets = batch.tokens.gather(1, batch.layout.positions)[batch.scored]
     nll = F.cross_entropy(logits.float(), targets, reduction="none")
     return (nll * batch.weight[:, None].expand_as(batch.scored)[batch.scored]).sum()
-
-
-def draw_hidden(
-    layout: Layout, openness: float, generator: torch.Generator
-) -> Bool[Tensor, "B S S"]:
-    """Return which entries of the mask are hidden: those after the query slot, unless they are open.
-
-    Each of them is open with probability `openness`, in each row by itself. At 0 the mask is the
-    causal one, at 1 that of the method (DiffuLLaMA, arXiv 2410.17891).
-    """
-    batch, slots = layout.positions.shape
-    noise = torch.rand(batch, slots, slots, generator=generator, device=generator.device)
-    later = layout.slots > layout.slots[:, None]  # (S, S)
-    return later & (noise >= openness).to(later.device)
-
-
-def check_anneal(steps: int | None, rule: Rule) -> None:
-    """Raise ValueError if a run has steps of annealing, and its rule has no entry after the query slot."""
-    if steps is not None and is_cacheable(rule):
-        problem = f"the rule {function_name(rule)} hides all later slots already"
-        raise ValueError(f"anneal={steps}: {problem}. Leave anneal out.")

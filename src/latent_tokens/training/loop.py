@@ -145,10 +145,6 @@ def print_plan(run: Run) -> None:
     if run.state.step == config.steps:
         line = f"already finished at step {config.steps}"
     CONSOLE.print(line, highlight=False, soft_wrap=True)
-    if config.anneal is not None and config.anneal > config.steps:
-        share = f"{config.steps / config.anneal:.0%}"
-        note = f"anneal={config.anneal} is more than steps={config.steps}: the attention ends {share} open"
-        CONSOLE.print(note, highlight=False, soft_wrap=True)
 
 
 def in_millions(count: int) -> str:

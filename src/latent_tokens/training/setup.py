@@ -27,7 +27,6 @@ from latent_tokens.configs import (
 )
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import METHODS, Method
-from latent_tokens.core.objective import check_anneal
 from latent_tokens.data.loading import change_detector, fingerprint
 from latent_tokens.network.kernels import (
     compile_blocks,
@@ -131,10 +130,9 @@ def setup(
 def method_of(config: TrainConfig, method: Method | None) -> Method:
     """Return the method, or that of the config's name, with the config's loss weight and targets.
 
-    Raise ValueError if there is no such method, or the config anneals a mask that is causal.
+    Raise ValueError if there is no such method.
     """
     method = load_method(config.method) if method is None else method
-    check_anneal(config.anneal, method.attention)
     weight = config.weight or method.weight
     return replace(method, weight=weight, targets=config.targets or method.targets)
 

@@ -86,17 +86,7 @@ def draw_examples(
         after = (index + 1) * (inside & (tokens != pad))  # (B, L)
         ends = after.amax(1).maximum((known & inside).sum(1))
     generator = torch.Generator().manual_seed(seed_of(config, step, part))
-    openness = 1.0 if config.anneal is None else min(1.0, step / config.anneal)  # 1 in validation
-    return corrupt(
-        method,
-        tokens,
-        known,
-        generator,
-        mask_id=mask_id,
-        lengths=lengths,
-        ends=ends,
-        openness=openness,
-    )
+    return corrupt(method, tokens, known, generator, mask_id=mask_id, lengths=lengths, ends=ends)
 
 
 def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[Int[Tensor, " R"]]:

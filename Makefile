@@ -7,7 +7,7 @@
 # docs            Build the manual in site/. A broken link fails.
 # drill           Interrupt a training run hundreds of times. Its weights must stay equal. Takes minutes.
 # fuzz            Pass damaged input to every reader. Each must refuse it in one line. Takes minutes.
-# page-sources    Generate the files of the page from web/.
+# page            Write the page as a web site with all bundled models to OUT.
 # release-models  Train and evaluate the bundled 6x6 models again, and write the files that depend on them.
 #                 DEMO=smoke replaces them by untrained ones in a minute, to try it in a copy of the repository.
 # space           Write the files of a static Hugging Face Space to OUT.
@@ -15,6 +15,7 @@
 DEMO ?= full
 OUT ?= runs/demo
 RUN = .venv/bin/latent-tokens
+PYTHON = .venv/bin/python
 BASE = .venv/.base
 READY = .venv/.ready
 MANUAL = .venv/.manual
@@ -23,7 +24,7 @@ NPM := $(shell command -v npm)
 NO_NPM = npm is missing: web/ was not checked
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo release-models test test-all check check-page page-sources drill fuzz docs space
+.PHONY: setup demo release-models test test-all check check-page page drill fuzz docs space
 
 setup: $(READY)
 
@@ -69,9 +70,6 @@ check: setup check-page
 check-page: $(if $(NPM)$(NEEDS_NODE),$(NODE_MODULES))
 	@$(if $(NPM)$(NEEDS_NODE),cd web && npm run --silent check && npm test --silent,echo "$(NO_NPM)")
 
-page-sources: $(NODE_MODULES)
-	cd web && npm run --silent build
-
 $(NODE_MODULES): web/package-lock.json
 	cd web && npm ci --silent
 
@@ -89,9 +87,9 @@ $(MANUAL): $(READY)
 	.venv/bin/pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
 	touch $(MANUAL)
 
+page: OUT = runs/page
 space: OUT = runs/space
-space: $(if $(wildcard $(READY)),$(READY),$(BASE))
+page space: $(if $(wildcard $(READY)),$(READY),$(BASE))
 	rm -rf $(OUT)
-	mkdir -p $(OUT)
-	cp space/README.md $(OUT)
-	$(RUN) page --out $(OUT)/index.html
+	$(PYTHON) scripts/site.py $(OUT)
+	$(if $(filter space,$@),cp space/README.md $(OUT))

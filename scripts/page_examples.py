@@ -3,9 +3,10 @@
     python scripts/page_examples.py
     python scripts/page_examples.py --scale smoke      # few puzzles, to see that it runs
 
-writes examples.json (puzzles solved with and without latent tokens) and page.json (the first tab and
-the race) into src/latent_tokens/bundled, and prints the counts. It takes 5 minutes on 2 vCPUs. Run it again
-after the bundled models change: a test compares the hash of their weights with the files.
+writes examples.json (puzzles solved with and without latent tokens) and page.json (the boards of the first
+scene, and which of a hundred puzzles are solved at each n) into src/latent_tokens/bundled, and prints the
+counts. It takes 5 minutes on 2 vCPUs. Run it again after the bundled models change: a test compares the hash
+of their weights with the files.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import dense_mask
+from latent_tokens.core.cost import tokens_processed
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
 from latent_tokens.data.loading import as_tensors
@@ -38,16 +40,15 @@ from latent_tokens.trace.examples import (
     PAGE_RECORD,
     Comparison,
     compared,
-    measured,
     puzzles,
     solved,
 )
-from latent_tokens.trace.record import LoadedModel
+from latent_tokens.trace.record import DIGITS, TOP_TOKENS, LoadedModel
 
 LATENTS: tuple[int | Literal["all"], ...] = (0, 4, "all")
 SEED = 0  # of the puzzles, the cells and every decode
 KEPT: dict[Comparison, int] = {"gained": 3, "lost": 1, "both": 1}
-NUM_RACES = 100  # puzzles of the race, and of the tab Curve
+NUM_SHOWN = 100  # puzzles of the second scene
 
 
 class PuzzleSet(NamedTuple):
@@ -123,25 +124,31 @@ def page_record(puzzle_set: PuzzleSet) -> dict[str, Any]:
     """Return what the page shows of the bundled model, measured on this many puzzles."""
     model = loaded(puzzle_set.task)
     problems = drawn(puzzle_set)
-    counts, cell = measure(model.net, OneCellBoards.draw(problems, SEED), model.task)
-    raced = problems.take(slice(NUM_RACES))
-    results = solved_by_latents(model, raced, (0, "all"), puzzle_set.candidates, "uniform")
-    first_of_sets = {
-        task: texts_of(drawn(PuzzleSet(task, record["puzzles"], record["givens"], 0)))[:NUM_RACES]
-        for task, record in measured().items()
-    }
+    counts, corrected, spoiled = measure(model.net, OneCellBoards.draw(problems, SEED), model.task)
     return {
         "model": model.name,
         "sha256": sha256_of(BUNDLED / model.name / "model.safetensors"),
         "givens": puzzle_set.num_givens,
         "seed": SEED,
         "counts": counts,
-        "cell": cell,
-        "race": {
-            "puzzles": texts_of(raced),
-            "solved": {latents: is_solved.tolist() for latents, is_solved in results.items()},
-        },
-        "puzzles": first_of_sets,
+        "corrected": corrected,
+        "spoiled": spoiled,
+        "hundred": hundred_record(model, problems.take(slice(NUM_SHOWN)), puzzle_set),
+    }
+
+
+def hundred_record(model: LoadedModel, problems: Examples, puzzle_set: PuzzleSet) -> dict[str, Any]:
+    """Return which puzzles are solved in uniform order at each n, from 0 to the largest, and the cost."""
+    length = model.task.length
+    numbers = range(length - puzzle_set.num_givens - puzzle_set.candidates + 1)
+    results = solved_by_latents(model, problems, numbers, puzzle_set.candidates, "uniform")
+    return {
+        "candidates": puzzle_set.candidates,
+        "puzzles": texts_of(problems),
+        "solved": ["".join(str(int(bit)) for bit in is_solved) for is_solved in results.values()],
+        "processed": [
+            tokens_processed(length, puzzle_set.num_givens, puzzle_set.candidates, n) for n in numbers
+        ],
     }
 
 
@@ -189,55 +196,90 @@ class OneCellBoards:
         return exclude_mask_token(net.mask_id, logits[:, clean.shape[1] :].float()).softmax(-1)
 
 
-def measure(net: Transformer, boards: OneCellBoards, task: Sudoku) -> tuple[dict[str, int], dict[str, Any]]:
-    """Return what latent tokens change in the predictions, and the state to show.
+def measure(
+    net: Transformer, boards: OneCellBoards, task: Sudoku
+) -> tuple[dict[str, int], dict[str, Any], dict[str, Any]]:
+    """Return what latent tokens change in the predictions, and the two boards to show.
 
-    The shown state is wrong without latent tokens and right with all. One latent token makes it
-    right: there the model predicts the mistake, in the same row, column or box. The chosen state is
-    the one whose smallest probability is largest.
+    The first board is wrong without latent tokens and right with all. One latent token makes it
+    right: there the model predicts the mistake, in the same row, column or box. The second board is
+    right without latent tokens and wrong with all, and one latent token makes it wrong. Of all such
+    boards, the one is shown whose smallest probability is largest.
     """
     # Predict without, with one and with all latent tokens.
-    rows = torch.arange(len(boards.target))
     without = boards.predict(net, boards.others[:, :0])[:, -1]
     with_all = boards.predict(net, boards.others)[:, -1]
     singles = torch.stack([boards.predict(net, cell[:, None]) for cell in boards.others.T], 1)
     with_one = singles[:, :, -1]  # (B, N, V)
 
-    # Count the states that they change.
-    mistake = without.argmax(-1)
-    is_right = mistake == boards.answer
+    # Count the boards that they change.
+    first = without.argmax(-1)
+    is_right = first == boards.answer
     right_with_all = with_all.argmax(-1) == boards.answer
     right_with_one = with_one.argmax(-1) == boards.answer[:, None]
-    mended = ~is_right & right_with_all
+    corrected = ~is_right & right_with_all
+    spoiled = is_right & ~right_with_all
     counts = {
-        "states": len(rows),
-        "wrong": int((~is_right).sum()),  # without latent tokens
-        "mended": int(mended.sum()),  # of these: right with all latent tokens
-        "mended_by_one": int((mended & right_with_one.any(1)).sum()),  # right with one, for a cell
-        "spoiled": int((is_right & ~right_with_all).sum()),  # right without, wrong with all
+        "states": len(boards.target),
+        "right": int(is_right.sum()),  # without latent tokens
+        "right_with_all": int(right_with_all.sum()),
+        "right_with_one": int(right_with_one[:, 0].sum()),  # with one in a random cell
+        "corrected": int(corrected.sum()),  # wrong without, right with all
+        "corrected_by_one": int((corrected & right_with_one.any(1)).sum()),  # right with one, for a cell
+        "spoiled": int(spoiled.sum()),  # right without, wrong with all
     }
 
-    # Choose the state, and the latent token that explains it.
-    takes_mistake = singles[:, :, 0].gather(2, mistake[:, None, None].expand(-1, singles.shape[1], 1))[..., 0]
-    answer_with_one = with_one.gather(2, boards.answer[:, None, None].expand(-1, singles.shape[1], 1))[..., 0]
-    strength = torch.minimum(takes_mistake, answer_with_one)
-    strength = torch.minimum(strength, without.gather(1, mistake[:, None]))
+    # The clearest board that a guess of the mistake corrects, in the same row, column or box.
+    guesses_mistake = chances(singles[:, :, 0], first[:, None])
     peers = torch.from_numpy(peers_of(task))[boards.target].gather(1, boards.others)
-    strength = strength.where(mended[:, None] & right_with_one & peers, torch.zeros(()))
+    strength = torch.minimum(guesses_mistake, chances(with_one, boards.answer[:, None]))
+    strength = torch.minimum(strength, chances(without, first)[:, None])
+    shown = shown_board(boards, without, singles, strength * (corrected[:, None] & right_with_one & peers))
+
+    # The clearest board that a guess spoils.
+    strength = torch.minimum(with_one.amax(-1), chances(without, first)[:, None])
+    mirror = shown_board(boards, without, singles, strength * (spoiled[:, None] & ~right_with_one))
+    return counts, shown, mirror
+
+
+def chances(probabilities: Float[Tensor, "*B V"], tokens: Int[Tensor, "*C"]) -> Float[Tensor, "*B"]:
+    """Return the probability of a token, for each of some predictions."""
+    tokens = tokens.expand(probabilities.shape[:-1])
+    return probabilities.gather(-1, tokens[..., None])[..., 0]
+
+
+def shown_board(
+    boards: OneCellBoards,
+    without: Float[Tensor, "B V"],
+    singles: Float[Tensor, "B N 2 V"],
+    strength: Float[Tensor, "B N"],
+) -> dict[str, Any]:
+    """Return the board and the latent token of the largest strength, with their predictions."""
     state, latent = divmod(int(strength.argmax()), strength.shape[1])
     others = boards.others[state].tolist()
-    chosen = {
+    answer = int(boards.answer[state])
+    guess, prediction = singles[state, latent]
+    is_right = singles[state, :, -1].argmax(-1) == answer
+    return {
         "puzzle": board_text(boards.tokens[state].tolist(), boards.known[state].tolist()),
         "target": int(boards.target[state]),
-        "latent": others[latent],  # the cell that changes the prediction most
-        "others": others,  # in the order in which the slider takes them
-        "answer": int(boards.answer[state]),
-        "mistake": int(mistake[state]),
-        "probability": round(float(without[state, mistake[state]]), 3),
-        "probability_with_one": round(float(answer_with_one[state, latent]), 3),
-        "helpful": int(right_with_one[state].sum()),  # empty cells that alone make it right
+        "latent": others[latent],  # the cell whose guess changes the prediction most
+        "others": others,  # in random order
+        "answer": answer,
+        "right_with": int(is_right.sum()),  # empty cells with which the prediction is right
+        "predictions": {
+            "without": ranked(without[state]),
+            "with_one": ranked(prediction),
+            "guess": ranked(guess),  # of the latent cell
+        },
     }
-    return counts, chosen
+
+
+def ranked(probabilities: Float[Tensor, " V"]) -> list[list[float]]:
+    """Return the tokens and their probabilities, as a frame of a trace has them."""
+    top = probabilities.topk(TOP_TOKENS)
+    pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return [[token, round(p, DIGITS)] for token, p in pairs if round(p, DIGITS) > 0]
 
 
 def peers_of(task: Sudoku) -> NDArray[np.bool_]:
@@ -271,8 +313,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = page_record(ON_PAGE[scale])
     write_atomic({PAGE_RECORD: json_bytes(page)})
     print(f"Cells predicted without and with latent tokens: {page['counts']}")
-    for latents, results in page["race"]["solved"].items():
-        print(f"n = {latents}: {sum(results)} of {len(results)} puzzles solved in uniform order")
+    solved_counts = [bits.count("1") for bits in page["hundred"]["solved"]]
+    print(f"Solved of {NUM_SHOWN} puzzles in uniform order, by n: {solved_counts}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from helpers.engine import (
     engine_results,
     first_difference,
     methods_without_bundled_model,
-    node,
     puzzle,
     untrained,
 )
@@ -105,8 +104,3 @@ def test_engine_decodes_equal_boards_for_every_method(tmp_path):
     assert len(cases) >= 100
     assert sum(case.setting.temperature == 1 for case in cases) >= len(cases) // 2
     assert_parity(cases)
-
-
-@pytest.mark.slow
-def test_generated_files_of_the_page_are_current():
-    assert node("build.js", "--check") == []

@@ -12,7 +12,7 @@ from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained, s
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.demo import watched
-from latent_tokens.page.curves import curves
+from latent_tokens.page.document import stored_curve
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.examples import COMPARISONS, PAGE_RECORD, chosen, compared, measured, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
@@ -70,6 +70,11 @@ def test_solved_in_a_batch_is_what_a_single_decode_is():
         "both": 0,
         "neither": 0,
     }
+
+
+def page_record():
+    """What the page shows of the bundled model."""
+    return json.loads(PAGE_RECORD.read_text())
 
 
 def scdm(folder):
@@ -132,60 +137,56 @@ def test_the_manual_states_the_measured_counts(task, name):
 
 
 def test_the_page_was_measured_with_the_bundled_weights():
-    record = json.loads(PAGE_RECORD.read_text())
+    record = page_record()
     assert record["sha256"] == sha256_of(BUNDLED / record["model"] / "model.safetensors"), (
         "run python scripts/page_examples.py"
     )
     counts = record["counts"]
-    assert counts["mended_by_one"] <= counts["mended"] <= counts["wrong"] <= counts["states"] == 400
-    assert [len(record["race"]["solved"][latents]) for latents in ("0", "all")] == [100, 100]
+    wrong = counts["states"] - counts["right"]
+    assert counts["corrected_by_one"] <= counts["corrected"] <= wrong
+    assert counts["right_with_all"] == counts["right"] + counts["corrected"] - counts["spoiled"]
+    assert counts["states"] == 400
 
 
-def test_the_shown_cell_is_predicted_as_recorded():
-    record = json.loads(PAGE_RECORD.read_text())
-    cell = record["cell"]
+@pytest.mark.parametrize(("name", "without", "with_one"), [("corrected", 1, 5), ("spoiled", 0, 5)])
+def test_the_shown_boards_are_predicted_as_recorded(name, without, with_one):
+    record = page_record()
+    one = record[name]
     task = TASKS["sudoku-6"]
-    puzzle = task.encode(cell["puzzle"])
+    puzzle = task.encode(one["puzzle"])
     tokens, known = torch.from_numpy(puzzle.tokens).long(), torch.from_numpy(puzzle.known)
-    tokens[0, cell["target"]] = cell["answer"]
-    boards = page_examples.OneCellBoards(
-        tokens, known, torch.tensor([cell["target"]]), torch.tensor([cell["others"]])
-    )
-    net = from_pretrained(record["model"])
-    without = boards.predict(net, boards.others[:, :0])[0, -1]
-    with_one = boards.predict(net, torch.tensor([[cell["latent"]]]))[0]
-    assert (int(without.argmax()), round(float(without.max()), 3)) == (cell["mistake"], cell["probability"])
-    assert int(with_one[0].argmax()) == cell["mistake"], "the latent token has the mistaken digit"
-    assert (int(with_one[-1].argmax()), round(float(with_one[-1].max()), 3)) == (
-        cell["answer"],
-        cell["probability_with_one"],
-    )
-    counts, chosen = page_examples.measure(net, boards, task)
-    assert counts == {"states": 1, "wrong": 1, "mended": 1, "mended_by_one": 1, "spoiled": 0}
-    assert chosen == cell
+    tokens[0, one["target"]] = one["answer"]
+    target, others = torch.tensor([one["target"]]), torch.tensor([one["others"]])
+    boards = page_examples.OneCellBoards(tokens, known, target, others)
+    counts, *shown = page_examples.measure(from_pretrained(record["model"]), boards, task)
+    assert shown[name == "spoiled"] == one
+    assert (one["predictions"]["without"][0][0], one["predictions"]["with_one"][0][0]) == (without, with_one)
+    assert (counts["corrected"], counts["spoiled"]) == (name == "corrected", name == "spoiled")
+    assert counts["right"] == (without == one["answer"])
 
 
-def test_stored_curves_are_those_of_the_bundled_weights():
-    stored = curves()
-    for curve in stored["stored"]:
-        weights = BUNDLED / curve["model"] / "model.safetensors"
-        assert curve["sha256"] == sha256_of(weights), f"{curve['model']}: measure its rows again"
-        for point in curve["points"]:
-            assert point["low"] - 1e-9 <= point["right"] / point["of"] <= point["high"] + 1e-9
-    assert {curve["measure"] for curve in stored["stored"]} == {"sampled", "solved"}
-    assert {task: len(puzzles) for task, puzzles in stored["puzzles"].items()} == {
-        "sudoku-6": 100,
-        "sudoku-9": 100,
-    }
+def test_stored_bits_are_the_verdicts_of_the_model():
+    record = page_record()
+    hundred = record["hundred"]
+    model = scdm(BUNDLED / record["model"])
+    most = len(hundred["solved"]) - 1
+    assert most == 36 - record["givens"] - hundred["candidates"]
+    assert {len(bits) for bits in hundred["solved"]} == {len(hundred["puzzles"])} == {100}
+    for n, puzzle in [(0, 0), (3, 57), (8, 24), (most, 0), (most, 99)]:
+        setting = SamplingConfig(n, hundred["candidates"], "uniform", seed=record["seed"])
+        problem = model.task.encode(hundred["puzzles"][puzzle])
+        end = trace(DecodeRequest(model, problem, setting))["end"]
+        assert end["right"] == (hundred["solved"][n][puzzle] == "1")
+        assert end["processed"] == hundred["processed"][n]
+    assert [hundred["solved"][n].count("1") for n in (0, 4, 12, most)] == [26, 31, 38, 53]
 
 
-def test_cost_of_stored_puzzles_is_that_of_a_decode():
-    (curve,) = (one for one in curves()["stored"] if (one["task"], one["measure"]) == ("sudoku-6", "solved"))
-    model = scdm(BUNDLED / "sudoku-6-scdm")
-    problem = model.task.encode(curves()["puzzles"]["sudoku-6"][0])
-    (point,) = (point for point in curve["points"] if point["latents"] == "4")
-    end = trace(DecodeRequest(model, problem, SamplingConfig(4, 4)))["end"]
-    assert end["processed"] == point["processed"]
+def test_plotted_points_are_those_of_the_bundled_models():
+    points = stored_curve()
+    assert [point["latents"] for point in points if point["method"] == "scdm"] == [0, 2, 4, 8, 16, "all"]
+    others = {point["method"]: point["accuracy"] for point in points if point["method"] != "scdm"}
+    assert others == pytest.approx({"mdm": 0.779, "sidm": 0.418, "ar-mtp": 0.875})
+    assert all(point["low"] <= point["accuracy"] <= point["high"] for point in points)
 
 
 @pytest.mark.slow

@@ -5,34 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.browser import DESK
-from helpers.page import (
-    HOSTILE,
-    LAPTOP,
-    PHONE,
-    SIX,
-    at,
-    count,
-    ended,
-    fits,
-    harmless,
-    model,
-    screen,
-    settings,
-    sound,
-    turn,
-    until,
-    verdicts,
-)  # fmt: skip
+from helpers.page import HOSTILE, PHONE, SIX, cell, fits, harmless, model, reads, screen, sound, text
 from latent_tokens import METHODS, SIZES, TASKS, Transformer
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.page import models
 from latent_tokens.page.document import page_with
+from latent_tokens.trace.examples import examples
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
-
-NINE = "003020600900305001001806400008102900700000008006708200002609500800203009005010300"
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +24,6 @@ def six():
 def decoded(model, puzzle, **setting):
     """The trace of a puzzle."""
     return trace(DecodeRequest(model, model.task.encode(puzzle), SamplingConfig(**setting)))
-
-
-def dial(page):
-    return page.get_by_role("slider", name="Latent tokens").first
 
 
 def test_models_that_do_not_fit_a_page_have_a_reason(six, monkeypatch):
@@ -86,23 +63,22 @@ def test_trace_page_is_fixed_if_it_cannot_repeat_the_decode(name, setting, reaso
     own = model(name)
     page = page_with([decoded(own, SIX, latents=4, **setting)], models=[own])
     assert reason in page
-    assert '<script type="application/json" id="entries">null</script>' in page
+    assert '"entries":[]' in page
 
 
 @pytest.mark.slow
 def test_trace_page_decodes_with_its_own_model(opened, six, tmp_path):
     file = tmp_path / "trace.html"
     assert main(["trace", six.name, SIX, "--latents", "all", "--candidates", "3", "-o", str(file)]) == 0
-    page = opened(file.as_uri(), viewport=LAPTOP)
-    ended(page)
-    assert page.locator("#step").inner_text() == "Step 1 of 20"
-    assert page.get_by_role("tab", name="One cell").is_visible()
-    turn(page, 2)
-    at(page, 20)
+    page = opened(file.as_uri(), PHONE)
+    assert text(page, "#lane-a .setting") == "sudoku-6-scdm, n = all, k = 3, top-prob"
+    assert not page.locator("#lane-b").is_visible()
+    page.locator("#lane-a .n").fill("2")
     end = decoded(six, SIX, latents=2, candidates=3)["end"]
-    verdict = "solved" if end["right"] else "wrong"
-    assert verdicts(page) == [f"n = 2: {verdict}"]
-    assert f"{end['processed']:,} tokens processed" in page.locator(".outcome").inner_text()
+    reads(page, "#lane-a .cost", f"{end['processed']:,} tokens processed")
+    assert text(page, "#lane-a .verdict").startswith("✓" if end["right"] else "✕")
+    page.get_by_role("button", name="Compare two settings").click()
+    reads(page, "#lane-b .cost", "processed")
     sound(page)
     screen(page, "trace-own-model")
 
@@ -114,56 +90,46 @@ def test_trace_page_opens_on_the_recorded_decodes(opened, six, tmp_path):
     file = tmp_path / "trace.html"
     file.write_text(page_with(traces, "Chosen <example>: 40 of 150 & more", [six]))
     page = opened(file.as_uri())
-    ended(page, 1)
-    heads = page.locator(".lane h2").all_inner_texts()
-    assert [head.partition(": ")[2] for head in heads] == [
-        "n = 0, k = 3, top-prob, temperature 1",
-        "n = all, k = 3, top-prob, temperature 1",
-    ]
-    assert page.locator("#caption").inner_text() == "Chosen <example>: 40 of 150 & more"
-    at(page, 20)
-    for lane, recorded in enumerate(traces):
-        cost = f"{recorded['end']['processed']:,} tokens processed"
-        assert cost in page.locator(".outcome").nth(lane).inner_text()
-    settings(page)
-    assert page.get_by_label("Seed").first.input_value() == "5"
-    assert page.get_by_label("Candidates").first.input_value() == "3"
-    until(page, "location.hash.includes('step=20')")
-    page.reload()
-    ended(page, 1)
-    assert page.locator(".lane h2").all_inner_texts() == heads
-    assert page.locator("#step").inner_text() == "Step 20 of 20"
-    page.get_by_role("button", name="Compare two settings").click()
-    assert page.locator(".lane h2").inner_text().endswith("temperature 1")
+    for name, recorded in zip("ab", traces, strict=True):
+        n = recorded["start"]["settings"]["latents"]
+        words = f"sudoku-6-scdm, n = {n}, k = 3, top-prob, temperature 1"
+        assert text(page, f"#lane-{name} .setting") == words
+        assert f"{recorded['end']['processed']:,} tokens processed" in text(page, f"#lane-{name} .cost")
+    assert text(page, "#caption") == "Chosen <example>: 40 of 150 & more"
+    assert page.get_by_label("Seed").input_value() == "5"
+    assert page.locator("#k").input_value() == "3"
+    assert page.locator("#puzzle").input_value() == SIX
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
-def test_trace_page_without_a_model_states_why_its_slider_is_fixed(opened, tmp_path, monkeypatch, viewport):
-    nine = model("sudoku-9-scdm")
-    monkeypatch.setattr(models, "MOST_WEIGHTS", 1_000_000)
-    traces = [decoded(nine, NINE, latents=latents, candidates=8) for latents in (0, "all")]
+@pytest.mark.parametrize("task", ["zebra-3", "countdown-3", "sudoku-6-puzzle"])
+def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, task):
+    net = Transformer(SIZES["pico"], TASKS[task].vocab_size, TASKS[task].length).eval()
+    net.method = METHODS["scdm"]
+    own = LoadedModel(task, net, TASKS[task])
+    (puzzle, *_) = examples(own.task)
+    traces = [decoded(own, puzzle, latents=latents, candidates=2) for latents in (1, "all")]
     file = tmp_path / "trace.html"
-    caption = "Chosen <example>: 40 of 150 & more"
-    file.write_text(page_with(traces, caption, [nine]))
-    page = opened(file.as_uri(), viewport=viewport)
-    assert page.locator("#caption").inner_text() == caption
-    steps = NINE.count("0")
-    assert verdicts(page) == [f"Decoded in {steps} steps. Play to the end for the verdict."] * 2
-    assert dial(page).is_disabled()
-    assert page.locator(".lane .reason").first.inner_text() == (
-        "The slider is fixed: these are recorded steps. "
-        "The weights have 1.6 MB, more than the 1 MB that fit a page."
+    file.write_text(page_with(traces, "A caption.", [own]))
+    page = opened(file.as_uri(), PHONE)
+    assert text(page, "#reason").startswith(
+        "These are recorded steps: their settings are fixed. A page decodes"
     )
-    page.get_by_role("button", name="Last step").click()
-    assert verdicts(page) == ["n = 0: wrong", "n = all: solved"]
-    at(page, 20)
-    assert count(page, "decoded", 1) == 19
-    assert not page.get_by_role("tab").first.is_visible()
-    assert not page.get_by_label("Model").first.is_visible()
+    for step in (1, len(traces[0]["frames"])):
+        page.locator("#step").fill(str(step))
+        for name, recorded in zip("ab", traces, strict=True):
+            frame = recorded["frames"][step - 1]
+            ((at, token),) = frame["chosen"]
+            sign = recorded["start"]["signs"][token] or "␣"
+            assert cell(page, f"#lane-{name}", at).inner_text() == sign
+            assert page.locator(f"#lane-{name} .latent").count() == len(frame["latents"])
+    words = traces[0]["start"]["words"]
+    assert page.locator("#clues li").all_inner_texts() == words
+    assert not page.locator("#lane-a .n").is_visible()
+    assert not page.locator(".settings").is_visible()
     sound(page)
     fits(page)
-    screen(page, f"trace-recorded-{viewport['width']}")
+    screen(page, f"trace-{task}")
 
 
 @pytest.mark.slow
@@ -175,9 +141,7 @@ def test_hostile_model_name_is_text_in_a_trace(opened, six, tmp_path, has_model)
     file = tmp_path / "trace.html"
     file.write_text(page_with(traces, name, [hostile] if has_model else []), newline="")
     page = opened(file.as_uri())
-    page.get_by_role("button", name="Last step").click()
-    ended(page, 1)
-    heads = page.evaluate("[...document.querySelectorAll('.lane h2')].map((head) => head.textContent)")
-    assert sum(f"{name.rpartition('/')[2]}: n = " in head for head in heads) == 2
+    settings = page.locator(".setting").evaluate_all("all => all.map((one) => one.textContent)")
+    assert sum(f"{name.rpartition('/')[2]}, n = " in words for words in settings) == 2
     assert page.evaluate("document.querySelector('#caption').textContent") == name
     harmless(page)

@@ -8,7 +8,7 @@ from PIL import Image, ImageColor
 from helpers.page import SIX, model
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.page.document import read_asset
-from latent_tokens.palette import METHOD_COLORS, PAGE
+from latent_tokens.palette import PAGE
 from latent_tokens.trace.drawing import strip
 from latent_tokens.trace.record import DecodeRequest, trace
 
@@ -16,7 +16,7 @@ from latent_tokens.trace.record import DecodeRequest, trace
 def test_page_css_has_the_colors_of_the_palette():
     light = read_asset("page.css").partition("}")[0]
     colors = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", light))
-    assert colors == PAGE | METHOD_COLORS
+    assert colors == PAGE
 
 
 def test_strip_has_the_colors_of_the_palette():

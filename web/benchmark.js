@@ -2,7 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { events, loadModel, plainKernel, wasmKernel } from "./src/engine/index.js";
+import { plainKernel, wasmKernel } from "../src/latent_tokens/page/js/kernel.js";
+import { loadModel } from "../src/latent_tokens/page/js/model.js";
+import { events } from "../src/latent_tokens/page/js/trace.js";
 
 const BUNDLED = fileURLToPath(new URL("../src/latent_tokens/bundled/", import.meta.url));
 const STEPS = 200;
@@ -11,7 +13,7 @@ const WARM_UP = 20; // steps until the code is compiled
 /**
  * Return the milliseconds of each step of empty boards, with all masked tokens in the input.
  *
- * @param {import("./src/engine/model.js").Model} model
+ * @param {import("../src/latent_tokens/page/js/model.js").Model} model
  */
 function measure(model) {
   const tokens = new Array(model.board.side ** 2).fill(null);

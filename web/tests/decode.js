@@ -1,9 +1,10 @@
 /** Decode the requests of standard input, a list of {folder, name, request}, and print a result per line. */
 
 import { readFileSync } from "node:fs";
-import { decode, loadModel } from "../src/engine/index.js";
+import { decode } from "../../src/latent_tokens/page/js/trace.js";
+import { loadModel } from "../../src/latent_tokens/page/js/model.js";
 
-/** @type {Map<string, import("../src/engine/model.js").Model>} */
+/** @type {Map<string, import("../../src/latent_tokens/page/js/model.js").Model>} */
 const models = new Map();
 
 /**

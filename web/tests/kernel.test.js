@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bestKernel, plainKernel, wasmKernel } from "../src/engine/kernel.js";
+import { bestKernel, plainKernel, wasmKernel } from "../../src/latent_tokens/page/js/kernel.js";
 
 /**
  * Return the product that a kernel computes of two matrices of noise.
  *
- * @param {import("../src/engine/kernel.js").Kernel} kernel
+ * @param {import("../../src/latent_tokens/page/js/kernel.js").Kernel} kernel
  * @param {[number, number, number]} shape
  */
 function product(kernel, [rows, inner, columns]) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { loadModel } from "../src/engine/index.js";
+import { loadModel } from "../../src/latent_tokens/page/js/model.js";
 
 const FOLDER = new URL("../../src/latent_tokens/bundled/sudoku-6-scdm/", import.meta.url);
 const BYTES = new Uint8Array(readFileSync(new URL("model.safetensors", FOLDER))).buffer;

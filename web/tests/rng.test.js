@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { perSampleRng } from "../src/engine/rng.js";
+import { perSampleRng } from "../../src/latent_tokens/page/js/rng.js";
 
 // python -c "import numpy as np; print(np.random.default_rng((SEED, ROW)).random(3).tolist())"
 const DRAWS = /** @type {[number, number, number[]][]} */ ([

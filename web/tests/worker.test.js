@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { connect, decode, loadModel } from "../src/engine/index.js";
-import { answering } from "../src/engine/worker.js";
+import { connect } from "../../src/latent_tokens/page/js/client.js";
+import { decode } from "../../src/latent_tokens/page/js/trace.js";
+import { loadModel } from "../../src/latent_tokens/page/js/model.js";
+import { answering } from "../../src/latent_tokens/page/js/worker.js";
 
 const FOLDER = new URL("../../src/latent_tokens/bundled/sudoku-6-scdm/", import.meta.url);
 const CONFIG = JSON.parse(readFileSync(new URL("config.json", FOLDER), "utf8"));
@@ -16,7 +18,7 @@ const weights = () => new Uint8Array(readFileSync(new URL("model.safetensors", F
 
 /** Return a client whose worker is on the same thread, and has loaded the model. */
 async function loadedClient() {
-  /** @type {import("../src/engine/client.js").Port} */
+  /** @type {import("../../src/latent_tokens/page/js/client.js").Port} */
   const port = {
     onmessage: null,
     onerror: null,

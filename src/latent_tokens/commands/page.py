@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 from latent_tokens.commands.shared import Command, check_outputs, keep_freed_memory
 from latent_tokens.configs import DemoConfig
 
-BUNDLED = ("sudoku-6-scdm", "sudoku-9-scdm")
+BUNDLED = ("sudoku-6-scdm",)
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Page:
     """
 
     runs: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN ...]")] = ()
-    """Sudoku models of at most 4 MB in all. Default: sudoku-6-scdm and sudoku-9-scdm."""
+    """Sudoku models of at most 4 MB in all. Default: sudoku-6-scdm."""
     out: Annotated[Path, arg(aliases=("-o",), metavar="FILE")] = Path("latent-tokens.html")
     """HTML page to write."""
     open: bool = False

@@ -6,15 +6,18 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import block_in
-from latent_tokens.page.curves import curves
+from latent_tokens.evaluation.intervals import wilson
+from latent_tokens.evaluation.rows import read_results
+from latent_tokens.page.inline import script_of
 from latent_tokens.page.models import (
-    inlined,
     model_entry,
+    weights_entry,
     weights_of,
     why_not_in_page,
     why_recorded,
@@ -25,11 +28,10 @@ from latent_tokens.trace.examples import PAGE_RECORD
 from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 
 FOLDER = Path(__file__).parent
-STYLE = re.compile(r'<link rel="stylesheet" href="([a-z]+\.css)">')
-SCRIPT = re.compile(r'<script src="([a-z]+\.js)"></script>')
-CHARSET = '<meta charset="utf-8">'
 MOST_BYTES = 2_000_000  # of the traces in a page
 NO_MODEL = "This file has no model in it."
+CURVE = ("sudoku-6", "top_prob", 4)  # task, order and k of the curve of accuracy over tokens
+LEFT_TO_RIGHT = ("sudoku-6", "left_to_right", 1)  # those of ar-mtp
 
 
 def page_of(models: Sequence[LoadedModel]) -> str:
@@ -41,35 +43,41 @@ def page_of(models: Sequence[LoadedModel]) -> str:
     Raises:
         ValueError: the engine cannot decode with a model, or the weights exceed MOST_WEIGHTS.
     """
-    instead = "Leave it out, or record one decode: latent-tokens trace RUN PUZZLE -o FILE."
-    reasons = [f"{model.name}: {why_not_in_page(model)}" for model in models]
-    for reason in reasons:
-        if not reason.endswith(": "):
-            raise ValueError(f"{reason} {instead}")
+    check_models(models)
     if reason := why_too_large(models):
         names = " ".join(model.name for model in models)
         raise ValueError(f"{names}: {reason} Name fewer or smaller models.")
-    return filled_page({"curves": curves(), **decoding_with(models, map(model_entry, models))})
+    return filled_page(models=models, inside=models)
 
 
-def decoding_with(
-    models: Sequence[LoadedModel], entries: Iterable[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the contents with which a page decodes: models, their weights, and measured examples."""
-    return {
-        "record": record_of(models),
-        "entries": list(entries),
-        "weights": {model.name: inlined(model) for model in models},
-    }
+def site_of(models: Sequence[LoadedModel]) -> dict[str, str]:
+    """Return the files of a web site that decodes with these models: the page, and weights next to it.
+
+    The page has the weights of the first model in it, and fetches the others when they are chosen.
+
+    Raises:
+        ValueError: the engine cannot decode with a model.
+    """
+    check_models(models)
+    weights = {f"{model.name}.json": json.dumps(weights_entry(model)) for model in models[1:]}
+    return {"index.html": filled_page(models=models, inside=models[:1]), **weights}
+
+
+def check_models(models: Sequence[LoadedModel]) -> None:
+    """Raise ValueError if the engine of the page cannot decode with a model."""
+    instead = "Leave it out, or record one decode: latent-tokens trace RUN PUZZLE -o FILE."
+    for model in models:
+        if reason := why_not_in_page(model):
+            raise ValueError(f"{model.name}: {reason} {instead}")
 
 
 def page_with(
     traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()
 ) -> str:
-    """Return the page that opens on recorded decodes.
+    """Return the page that shows recorded decodes.
 
     The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the
-    settings. Else it has the recorded steps only, and states why its slider is fixed.
+    settings. Else it has the recorded steps only, and states why.
 
     Args:
         traces: one decode, or two to compare.
@@ -88,16 +96,9 @@ def page_with(
     reason = why_recorded(models) if models else NO_MODEL
     reasons = [reason, *(why_not_repeated(trace["start"]["settings"]) for trace in traces)]
     reason = next(filter(None, reasons), "")
-    contents: dict[str, Any] = {
-        "curves": curves(),
-        "traces": traces,
-        "recorded": {"caption": caption, "reason": reason},
-    }
-    if not reason:
-        own = list({model.name: model for model in models}.values())
-        start = traces[0]["start"]
-        contents |= decoding_with(own, (entry_with(model, start, caption) for model in own))
-    return filled_page(contents)
+    own = [] if reason else list({model.name: model for model in models}.values())
+    words = f"These are recorded steps: their settings are fixed. {reason}" if reason else ""
+    return filled_page(models=own, inside=own, traces=traces, caption=caption, reason=words)
 
 
 def why_not_repeated(settings: StartSettings) -> str:
@@ -124,26 +125,72 @@ def record_of(models: Sequence[LoadedModel]) -> Any:
     return record if hashes.get(record["model"]) == record["sha256"] else None
 
 
-def filled_page(contents: Mapping[str, object]) -> str:
-    """Return the page with contents, which states its own Content-Security-Policy."""
-    document = document_with(contents)
-    tag = f'<meta http-equiv="Content-Security-Policy" content="{policy(document)}">'
-    return document.replace(CHARSET, f"{CHARSET}\n{tag}", 1)
+def stored_curve() -> list[dict[str, Any]]:
+    """Return the points of bundled/results.jsonl that the page plots: accuracy over relative cost."""
+    points = []
+    for row in read_results(BUNDLED / "results.jsonl"):
+        if (row["task"], row["order"], row["candidates"]) not in (CURVE, LEFT_TO_RIGHT):
+            continue
+        if row["method"] == "arm":
+            continue
+        accuracy = row["valid"] / 100
+        low, high = wilson(accuracy, row["num_samples"])
+        point = {key: row[key] for key in ("method", "latents")}
+        interval = {"accuracy": accuracy, "low": low, "high": high}
+        points.append({**point, **interval, "relative": row["relative_cost"]})
+    return points
 
 
-def document_with(contents: Mapping[str, object]) -> str:
-    """Return page.html with its style and its scripts inlined, and JSON in its elements of these names."""
-    document = read_asset("page.html")
-    document = STYLE.sub(lambda match: f"<style>\n{read_asset(match[1])}</style>", document)
-    document = SCRIPT.sub(lambda match: f"<script>\n{read_asset(match[1])}</script>", document)
-    for name, content in contents.items():
-        start = f'<script type="application/json" id="{name}">'
-        before, after = document.split(start, 1)
-        rest = after.split("</script>", 1)[1]
-        # No </script> is within.
-        text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-        document = f"{before}{start}{text}</script>{rest}"
-    return document
+def filled_page(
+    *,
+    models: Sequence[LoadedModel],
+    inside: Sequence[LoadedModel],
+    traces: Sequence[Trace] = (),
+    caption: str = "",
+    reason: str = "",
+) -> str:
+    """Return page.html with contents. Weights come last, so that the page is drawn before they arrive.
+
+    Args:
+        models: those that the page offers.
+        inside: the first of them, whose weights are in the page.
+        traces: recorded decodes.
+        caption: how the puzzle of the traces was chosen.
+        reason: why the page cannot decode it again.
+    """
+    style = read_asset("page.css")
+    script = script_of("page")
+    entries = (
+        [entry_with(model, traces[0]["start"], caption) for model in models]
+        if traces
+        else [model_entry(model) for model in models]
+    )
+    contents = {
+        "entries": entries,
+        "record": record_of(models),
+        "curve": stored_curve(),
+        "caption": caption,
+        "reason": reason,
+    }
+    weights = [
+        f'<script type="application/json" id="weights-{index}">{inline_json(weights_entry(model))}</script>'
+        for index, model in enumerate(inside)
+    ]
+    parts = {
+        "policy": policy(f"\n{script}", f"\n{style}", fetches=len(inside) < len(models)),
+        "style": style,
+        "contents": inline_json(contents),
+        "traces": inline_json(traces),
+        "worker": script_of("worker"),
+        "script": script,
+        "weights": "\n".join(weights),
+    }
+    return re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], read_asset("page.html"))
+
+
+def inline_json(content: object) -> str:
+    """Return JSON that can stand in a script element: no </script> is within."""
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def read_asset(name: str) -> str:
@@ -151,30 +198,25 @@ def read_asset(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def policy(document: str) -> str:
-    """Return the Content-Security-Policy that allows the page's own scripts and styles, and no requests.
+def policy(script: str, style: str, *, fetches: bool = False) -> str:
+    """Return the Content-Security-Policy that allows the page's own script and style.
 
-    The engine compiles WebAssembly, in a worker that is made from its own text.
+    The engine compiles WebAssembly, in a worker that is made from its own text. Only a page of a web
+    site makes requests: to its own folder, for weights.
     """
-    directives = (
+    directives = [
         "default-src 'none'",
-        f"script-src {hashes(document, 'script')} 'wasm-unsafe-eval'",
+        f"script-src {digest(script)} 'wasm-unsafe-eval'",
         "worker-src blob:",
-        f"style-src {hashes(document, 'style')}",
-        "font-src data:",
-        "img-src data: blob:",
+        f"style-src {digest(style)}",
+        "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
-    )
-    return "; ".join(directives)
-
-
-def hashes(document: str, tag: str) -> str:
-    """Return the sources of a policy that allow exactly the inline elements of a page with that tag."""
-    element = rf"<{tag}(?![^>]*application/json)[^>]*>(.*?)</{tag}>"
-    digests = [
-        hashlib.sha256(text.encode()).digest() for text in re.findall(element, document, re.S)
     ]
-    return (
-        " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests) or "'none'"
-    )
+    return "; ".join([*directives, "connect-src 'self'"] if fetches else directives)
+
+
+def digest(text: str) -> str:
+    """Return the source of a policy that allows exactly this inline text."""
+    encoded = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{encoded}'"

@@ -15,13 +15,12 @@ from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
-from latent_tokens.tasks import Examples
-from latent_tokens.trace.boards import view
+from latent_tokens.tasks import Examples, Sudoku
 from latent_tokens.trace.examples import COMPARISONS, chosen, examples, measured, measured_for
 from latent_tokens.trace.record import LoadedModel, has_free_latents
 
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
-TASK = re.compile(r"sudoku-\d+(-pattern)?")  # as in web/src/engine/sudoku.js
+TASK = re.compile(r"sudoku-\d+(-pattern)?")  # as in js/sudoku.js
 SIDES = (4, 6, 9, 16)
 
 
@@ -56,7 +55,7 @@ def weights_of(model: LoadedModel) -> Path:
     return (model.net.folder or Path()) / "model.safetensors"
 
 
-def inlined(model: LoadedModel) -> dict[str, Json]:
+def weights_entry(model: LoadedModel) -> dict[str, Json]:
     """Return the config of a model that `why_recorded` accepts, and its weights in base64."""
     return {
         "config": {**describe(model.net), "task": {"name": model.task.name}},
@@ -69,21 +68,19 @@ def model_entry(model: LoadedModel) -> dict[str, Any]:
     method = model.net.method
     task = model.task
     puzzles = [puzzle for puzzle in examples(task) if accepts(method, task.encode(puzzle))]
-    board = view(task, task.encode(puzzles[0]))
+    assert isinstance(task, Sudoku)
     record = measured_for(task, weights_of(model))
     kinds = {} if record is None else {one["puzzle"]: one["kind"] for one in record["examples"]}
     labels = {puzzle: COMPARISONS[kind] for puzzle, kind in kinds.items()}
     captions = {puzzle: chosen(kind, record or {}) for puzzle, kind in kinds.items()}
-    empty = "." * board.columns**2
+    empty = "." * task.length
     return {
         "name": model.name,
         "task": task.name,
-        "kind": board.kind,
         "method": name_of(method),
         "parameters": sum(weight.numel() for weight in model.net.parameters()),
         "dial": has_free_latents(method),
-        "side": board.columns if board.box else None,
-        "box": None if board.box is None else list(board.box),
+        "side": task.side,
         "left_to_right": method.is_left_to_right,
         "continues_prefix": method.readout == "shifted",
         "candidates": measured().get(task.name, {"candidates": DEFAULT_CANDIDATES})["candidates"],

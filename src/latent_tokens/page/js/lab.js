@@ -1,0 +1,291 @@
+/** The laboratory: one puzzle with two settings next to each other, step by step. */
+
+import { readAddress, writeAddress } from "./address.js";
+import { $, el, offer, shortName, write } from "./dom.js";
+import { Lane } from "./lane.js";
+import { ORDER_NAMES } from "./moment.js";
+import { Player } from "./player.js";
+import { digitOf, onlySolution, readPuzzle, writePuzzle } from "./puzzle.js";
+
+/** @typedef {import("./moment.js").Recorded} Recorded */
+/**
+ * @typedef {object} Entry a model of the page
+ * @property {string} name
+ * @property {string} task
+ * @property {string} method
+ * @property {number} parameters
+ * @property {boolean} dial whether n can be set at inference
+ * @property {number} side
+ * @property {boolean} left_to_right
+ * @property {boolean} continues_prefix
+ * @property {number} candidates
+ * @property {{ puzzle: string, label: string, caption: string }[]} examples
+ */
+/** @typedef {"k" | "order" | "temperature" | "top_p" | "seed"} SettingName */
+
+const SETTINGS = /** @type {SettingName[]} */ (["k", "order", "temperature", "top_p", "seed"]);
+/** @type {Record<string, string>} */
+const DEFAULTS = { temperature: "0", top_p: "1", seed: "0" };
+
+export class Lab {
+  /** @type {readonly (number | null)[]} */
+  tokens = [];
+  /** @type {(number | null)[] | null} */
+  solution = null;
+  /** @type {number | null} that an address names */
+  firstStep = null;
+  chosen = -1; // the cell whose probabilities are shown
+  player = new Player(() => this.draw());
+  example = /** @type {HTMLSelectElement} */ ($("#example"));
+  puzzle = /** @type {HTMLInputElement} */ ($("#puzzle"));
+  refresh = /** @type {HTMLInputElement} */ ($("#refresh"));
+  off = /** @type {HTMLInputElement} */ ($("#off"));
+
+  /**
+   * @param {Entry[]} entries
+   * @param {import("./models.js").Engine} engine
+   * @param {Recorded[]} traces
+   */
+  constructor(entries, engine, traces) {
+    this.entries = entries;
+    const pressed = (/** @type {number} */ cell) => this.choose(cell);
+    const typed = (/** @type {number} */ cell, /** @type {string} */ key) => this.type(cell, key);
+    this.lanes = ["a", "b"].map((name) => new Lane(name, this, engine, pressed, typed));
+    if (entries.length) this.offerSettings();
+    if (traces.length) this.record(traces);
+  }
+
+  /** @param {SettingName} name */
+  setting(name) {
+    return /** @type {HTMLInputElement | HTMLSelectElement} */ ($(`#${name}`));
+  }
+
+  get side() {
+    return this.entryOf(this.lanes[0]).side;
+  }
+
+  /** @param {Lane} lane */
+  entryOf(lane) {
+    return this.entries.find(({ name }) => name === lane.model) ?? this.entries[0];
+  }
+
+  offerSettings() {
+    const models = this.entries.map(({ name }) => /** @type {const} */ ([name, shortName(name)]));
+    for (const lane of this.lanes) offer(lane.select, models);
+    const orders = Object.entries(ORDER_NAMES);
+    offer(/** @type {HTMLSelectElement} */ (this.setting("order")), [["", "the model's own"], ...orders]);
+    const counts = ["", "1", "2", "4", "8", "16", "all", "growing"];
+    const options = counts.map((k) => /** @type {const} */ ([k, k || "as measured"]));
+    offer(/** @type {HTMLSelectElement} */ (this.setting("k")), options);
+    for (const name of SETTINGS) this.setting(name).addEventListener("change", () => this.decode());
+    for (const box of [this.refresh, this.off]) box.addEventListener("change", () => this.decode());
+    this.example.addEventListener("change", () => this.take(this.example.value));
+    $("#own").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.take(this.puzzle.value);
+    });
+    $("#pair").addEventListener("click", () => this.showPair($("#lab").classList.contains("single")));
+    $("#copy").addEventListener("click", () => void this.copy());
+  }
+
+  /**
+   * Show recorded decodes. Models of the page decode again when a setting changes.
+   *
+   * @param {Recorded[]} traces
+   */
+  record(traces) {
+    this.showPair(traces.length > 1);
+    const [{ start }] = traces;
+    this.tokens = start.tokens;
+    if (this.entries.length) {
+      const { candidates, order, temperature, seed } = start.settings;
+      this.restore({
+        model: traces.map((trace) => trace.start.model).join(),
+        n: traces.map((trace) => trace.start.settings.latents).join(),
+        puzzle: writePuzzle(start.tokens.map((token) => token)),
+        ...{ k: String(candidates), order, temperature: String(temperature), seed: String(seed) },
+      });
+    }
+    this.lanes.forEach((lane, i) => lane.show(traces[i] ?? null));
+    const words = start.words.map((text) => el("li", {}, text));
+    $("#clues").replaceChildren(...words);
+    this.arrived();
+  }
+
+  /** @param {boolean} isPair */
+  showPair(isPair) {
+    $("#lab").classList.toggle("single", !isPair);
+    write($("#pair"), isPair ? "One setting" : "Compare two settings");
+    if (isPair && this.entries.length && this.tokens.length) this.lanes[1].decode();
+  }
+
+  /**
+   * Take the entries of an address. What is left out is as at first.
+   *
+   * @param {Record<string, string>} entries
+   */
+  restore(entries) {
+    const models = (entries.model ?? this.entries[0].name).split(",");
+    const n = (entries.n ?? "0,all").split(",");
+    this.lanes.forEach((lane, i) => {
+      const name = models[i] ?? models[0];
+      if (this.entries.some((entry) => entry.name === name)) lane.select.value = name;
+      lane.latents = n[i] ?? (n[0] === "all" ? "0" : "all");
+    });
+    const { examples } = this.entryOf(this.lanes[0]);
+    offer(this.example, [
+      ...examples.map(({ puzzle, label }, i) => /** @type {const} */ ([puzzle, label || `puzzle ${i + 1}`])),
+      ["", "your own"],
+    ]);
+    for (const name of SETTINGS) {
+      const field = this.setting(name);
+      field.value = entries[name] ?? DEFAULTS[name] ?? "";
+      if (field instanceof HTMLSelectElement && field.selectedIndex < 0) {
+        field.append(el("option", { value: entries[name] }, entries[name]));
+        field.value = entries[name];
+      }
+    }
+    this.refresh.checked = entries.keep === undefined;
+    this.off.checked = entries.off !== undefined;
+    try {
+      this.setPuzzle(readPuzzle(entries.puzzle ?? examples[0].puzzle, this.side));
+    } catch (error) {
+      this.fault(error);
+      this.setPuzzle(readPuzzle(examples[0].puzzle, this.side));
+    }
+    this.player.at = 0;
+    this.player.most = 0;
+    if (entries.step) this.firstStep = Number(entries.step);
+  }
+
+  /** Decode the puzzle that an address names, or the first example. */
+  open() {
+    this.restore(readAddress(location.hash) ?? {});
+    this.decode(false);
+  }
+
+  /** @param {string} text of a puzzle; empty is one's own */
+  take(text) {
+    if (!text) return this.puzzle.focus();
+    try {
+      this.setPuzzle(readPuzzle(text, this.side));
+      return this.decode();
+    } catch (error) {
+      return this.fault(error);
+    }
+  }
+
+  /** @param {readonly (number | null)[]} tokens */
+  setPuzzle(tokens) {
+    this.tokens = tokens;
+    const text = writePuzzle([...tokens]);
+    this.puzzle.value = text;
+    const { examples } = this.entryOf(this.lanes[0]);
+    const known = examples.find(({ puzzle }) => writePuzzle(readPuzzle(puzzle, this.side)) === text);
+    this.example.value = known?.puzzle ?? "";
+    write($("#caption"), known?.caption || document.body.dataset.caption || "");
+  }
+
+  /**
+   * @param {number} cell
+   * @param {string} key a digit, or one that empties the cell
+   */
+  type(cell, key) {
+    if (!this.entries.length) return;
+    const digit = digitOf(key);
+    if (digit !== null && !(digit >= 0 && digit < this.side)) return;
+    this.setPuzzle(this.tokens.map((token, other) => (other === cell ? digit : token)));
+    this.choose(cell);
+    this.decode();
+  }
+
+  /** @param {number} cell */
+  choose(cell) {
+    this.chosen = cell;
+    this.draw();
+  }
+
+  /**
+   * Decode the puzzle with both settings.
+   *
+   * @param {boolean} [isNew] whether the address follows
+   */
+  decode(isNew = true) {
+    write($("#lab-fault"), "");
+    const isSingle = $("#lab").classList.contains("single");
+    for (const lane of isSingle ? this.lanes.slice(0, 1) : this.lanes) lane.decode();
+    if (isNew) history.replaceState(null, "", this.address);
+  }
+
+  /** The settings of a request that both lanes have. */
+  get request() {
+    const numberOf = (/** @type {SettingName} */ name) => Number(this.setting(name).value);
+    const k = this.setting("k").value || String(this.entries[0].candidates);
+    return {
+      tokens: [...this.tokens],
+      candidates: /^\d+$/.test(k) ? Number(k) : /** @type {"all" | "growing"} */ (k),
+      order: /** @type {import("./decoding.js").OrderName | null} */ (this.setting("order").value || null),
+      temperature: numberOf("temperature"),
+      top_p: numberOf("top_p"),
+      seed: numberOf("seed"),
+      refresh: this.refresh.checked,
+    };
+  }
+
+  get address() {
+    const { lanes, refresh, off } = this;
+    const settings = SETTINGS.map((name) => [name, this.setting(name).value]);
+    return writeAddress({
+      puzzle: writePuzzle([...this.tokens]),
+      model: this.entries.length > 1 ? lanes.map(({ model }) => model).join() : "",
+      n: lanes.map(({ latents }) => latents).join(),
+      ...Object.fromEntries(settings.filter(([name, value]) => value !== DEFAULTS[name])),
+      keep: refresh.checked ? "" : "1",
+      off: off.checked ? "1" : "",
+      step: this.player.at < this.player.most ? String(this.player.at) : "",
+    });
+  }
+
+  async copy() {
+    const url = new URL(this.address, location.href).href;
+    try {
+      await navigator.clipboard.writeText(url);
+      write($("#copy"), "Copied");
+    } catch {
+      location.hash = this.address;
+      write($("#copy"), "The address has it");
+    }
+  }
+
+  /** @param {unknown} error */
+  fault(error) {
+    write($("#lab-fault"), error instanceof Error ? error.message : String(error));
+  }
+
+  /** A decode has arrived. */
+  arrived() {
+    const traces = this.lanes.flatMap(({ trace }) => (trace ? [trace] : []));
+    const [first] = traces;
+    this.solution = first?.start.kind === "sudoku" ? onlySolution([...first.start.tokens], first.start.columns) : null;
+    this.player.setMost(Math.max(0, ...traces.map(({ frames }) => frames.length)));
+    if (this.firstStep !== null) this.player.at = Math.min(this.firstStep, this.player.most);
+    this.firstStep = null;
+    this.draw();
+  }
+
+  draw() {
+    for (const lane of this.lanes) lane.draw(this.player.at, this.chosen, this.solution);
+    this.player.draw();
+    const isEditable = this.entries.length > 0 && this.chosen >= 0;
+    $("#pad").hidden = !isEditable;
+    if (!isEditable) return;
+    const digits = Array.from({ length: this.side }, (_, digit) => writePuzzle([digit]));
+    if ($("#pad").childElementCount === digits.length + 1) return;
+    const button = (/** @type {string} */ text, /** @type {string} */ key) => {
+      const element = el("button", { type: "button" }, text);
+      element.addEventListener("click", () => this.type(this.chosen, key));
+      return element;
+    };
+    $("#pad").replaceChildren(...digits.map((digit) => button(digit, digit)), button("Empty", "Delete"));
+  }
+}

@@ -1,0 +1,137 @@
+/** One of the two settings of the laboratory: its model and n, its decode and its board. */
+
+import { Board, placeOf } from "./board.js";
+import { $, drawBars, plural, write } from "./dom.js";
+import {
+  beliefsAt,
+  cellsAt,
+  costWords,
+  firstMistake,
+  geometryOf,
+  settingWords,
+  stepWords,
+  verdictWords,
+} from "./moment.js";
+
+/** @typedef {import("./moment.js").Recorded} Recorded */
+
+export class Lane {
+  /** @type {Recorded | null} */
+  trace = null;
+  latents = "all"; // n, as the address has it
+  /** @type {AbortController | null} */
+  control = null;
+
+  /**
+   * @param {string} name
+   * @param {import("./lab.js").Lab} lab
+   * @param {import("./models.js").Engine} engine
+   * @param {(cell: number) => void} pressed
+   * @param {(cell: number, key: string) => void} typed
+   */
+  constructor(name, lab, engine, pressed, typed) {
+    this.root = $(`#lane-${name}`);
+    this.lab = lab;
+    this.engine = engine;
+    this.board = new Board($(".board", this.root), pressed, typed);
+    this.select = /** @type {HTMLSelectElement} */ ($(".model", this.root));
+    this.dial = /** @type {HTMLInputElement} */ ($(".n", this.root));
+    this.select.addEventListener("change", () => this.choose());
+    this.dial.addEventListener("input", () => {
+      this.latents = this.dial.value === this.dial.max ? "all" : this.dial.value;
+      this.decode();
+      history.replaceState(null, "", lab.address);
+    });
+  }
+
+  get model() {
+    return this.select.value;
+  }
+
+  /** Take another model. Boards of another size start with its first example. */
+  choose() {
+    const { lab } = this;
+    const entry = lab.entryOf(this);
+    const isEqual = lab.tokens.length === entry.side ** 2;
+    for (const lane of isEqual ? [] : lab.lanes) lane.select.value = entry.name;
+    if (isEqual) return lab.decode();
+    lab.restore({ model: entry.name, n: lab.lanes.map(({ latents }) => latents).join() });
+    return lab.decode();
+  }
+
+  /** @param {Recorded | null} trace */
+  show(trace) {
+    this.control?.abort();
+    this.trace = trace;
+    this.drawDial();
+  }
+
+  /** Whether n can be set: by the method, or off-distribution. */
+  get isFree() {
+    const { dial, method } = this.lab.entryOf(this);
+    const hasLatents = !/^(sidm|arm)\b/.test(method);
+    return dial || (this.lab.off.checked && hasLatents);
+  }
+
+  /** Decode the puzzle of the laboratory. An earlier decode is canceled. */
+  async decode() {
+    this.control?.abort();
+    const control = new AbortController();
+    this.control = control;
+    this.drawDial();
+    const n = this.latents === "all" ? "all" : Number(this.latents);
+    const latents = this.isFree ? /** @type {number | "all"} */ (n) : null;
+    const request = { ...this.lab.request, latents, off_distribution: this.lab.off.checked };
+    if (!this.trace) write($(".verdict", this.root), "The model is loading.");
+    try {
+      const trace = await this.engine.decode(this.model, request, control.signal);
+      if (control.signal.aborted) return;
+      this.trace = trace;
+      this.lab.arrived();
+    } catch (error) {
+      if (!control.signal.aborted) this.lab.fault(error);
+    }
+  }
+
+  drawDial() {
+    const { lab, dial } = this;
+    if (!lab.entries.length) return;
+    const most = lab.tokens.filter((token) => token === null).length;
+    dial.max = String(most);
+    dial.disabled = !this.isFree;
+    const { method } = lab.entryOf(this);
+    const fixed = /^(sidm|arm)\b/.test(method) ? "0" : "all";
+    const text = this.isFree ? this.latents : fixed;
+    dial.value = text === "all" ? String(most) : text;
+    dial.setAttribute("aria-valuetext", text === "all" ? "all" : plural(Number(text), "latent token"));
+    write($(".count", this.root), text);
+    write($(".why", this.root), this.isFree ? "" : `${method}: n is fixed when it is trained.`);
+  }
+
+  /**
+   * @param {number} at the step
+   * @param {number} chosen the cell whose probabilities are shown
+   * @param {(number | null)[] | null} solution
+   */
+  draw(at, chosen, solution) {
+    const { trace, root } = this;
+    if (!trace) return;
+    const step = Math.min(at, trace.frames.length);
+    const geometry = geometryOf(trace.start);
+    const cells = cellsAt(trace, step, solution);
+    if (cells[chosen]) cells[chosen].kind += " chosen";
+    this.board.draw(geometry, cells);
+    const mistake = firstMistake(trace, solution);
+    write($(".setting", root), settingWords(trace.start));
+    write($(".verdict", root), verdictWords(trace, mistake));
+    write($(".cost", root), costWords(trace));
+    $(".verdict", root).dataset.right = String(trace.end.right);
+    write($(".story", root), stepWords(trace, step));
+    const beliefs = chosen < 0 ? null : beliefsAt(trace, step, chosen);
+    const signOf = (/** @type {number} */ token) => trace.start.signs[token] || "␣";
+    drawBars($(".bars", root), beliefs ?? [], signOf);
+    const place = chosen < 0 ? "" : placeOf(geometry, chosen);
+    const words = beliefs ? `Prediction of ${place}` : `${place}: not predicted in this step`;
+    write($(".bars-title", root), place && words);
+  }
+}

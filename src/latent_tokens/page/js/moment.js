@@ -1,0 +1,147 @@
+/** A decode after some of its steps: its cells, and the words about it. */
+
+import { placeOf } from "./board.js";
+import { number, percents, plural, shortName, times } from "./dom.js";
+
+/** @typedef {import("./board.js").Geometry} Geometry */
+/** @typedef {import("./board.js").Cell} BoardCell */
+/** @typedef {Omit<import("./trace.js").Trace, "start"> & { start: RecordedStart }} Recorded of any task */
+/**
+ * @typedef {Omit<import("./trace.js").Start, "kind" | "side" | "box"> &
+ *   { kind: string, side?: number, box?: number[] }} RecordedStart
+ */
+
+const NAMES = { zebra: "The table of the solution", countdown: "The equations", sequence: "The tokens" };
+/** @type {Record<string, string>} */
+export const ORDER_NAMES = {
+  top_prob: "top-prob",
+  margin: "margin",
+  entropy: "entropy",
+  uniform: "uniform",
+  left_to_right: "left to right",
+};
+
+/**
+ * Return the geometry of the board of a trace.
+ *
+ * @param {RecordedStart} start
+ * @returns {Geometry}
+ */
+export function geometryOf({ kind, columns, tokens, box, heads }) {
+  const isTable = kind === "sudoku" || kind === "zebra";
+  const name = { ...NAMES, sudoku: `Sudoku of ${columns} by ${columns}` }[kind] ?? "The tokens";
+  const count = tokens.length;
+  return { kind, name, columns: isTable ? columns : Math.max(1, count), count, box, heads };
+}
+
+/**
+ * Return each cell after `at` steps.
+ *
+ * @param {Recorded} trace
+ * @param {number} at
+ * @param {readonly (number | null)[] | null} solution the only one of a Sudoku
+ * @returns {BoardCell[]}
+ */
+export function cellsAt({ start, frames, end }, at, solution) {
+  const sign = (/** @type {number} */ token) => start.signs[token] || "␣";
+  const cells = start.tokens.map((token) =>
+    token === null
+      ? { sign: "", kind: "out", label: "masked, not in the input" }
+      : { sign: sign(token), kind: "given", label: `${sign(token)}, given` },
+  );
+  frames.slice(0, at).forEach((frame, index) => {
+    for (const [cell, token] of frame.chosen) {
+      const isNew = index === at - 1;
+      const isWrong = solution !== null && solution[cell] !== token;
+      const kind = `${isNew ? "new" : "decoded"}${isWrong ? " wrong" : ""}`;
+      const words = `decoded in step ${index + 1}${isWrong ? ", wrong" : ""}`;
+      cells[cell] = { sign: sign(token), kind, label: `${sign(token)}, ${words}` };
+    }
+  });
+  const frame = frames[at - 1];
+  for (const kind of /** @type {const} */ (["candidates", "latents"])) {
+    for (const cell of frame?.[kind] ?? []) {
+      if (frame.chosen.some(([chosen]) => chosen === cell)) continue;
+      const guess = frame.beliefs[cell]?.[0]?.[0];
+      const name = kind === "latents" ? "latent token" : "candidate";
+      const text = guess === undefined ? "" : sign(guess);
+      cells[cell] = { sign: text, kind: name.split(" ")[0], label: `masked, ${name}, most likely ${text}` };
+    }
+  }
+  if (at === frames.length && end) {
+    for (const cell of end.broken) if (!cells[cell].kind.includes("wrong")) cells[cell].kind += " wrong";
+  }
+  return cells;
+}
+
+/**
+ * Return the first step whose token the only solution does not have, from 1, or null.
+ *
+ * @param {Recorded} trace
+ * @param {readonly (number | null)[] | null} solution
+ */
+export function firstMistake({ frames }, solution) {
+  if (!solution) return null;
+  const index = frames.findIndex(({ chosen }) => chosen.some(([cell, token]) => solution[cell] !== token));
+  return index < 0 ? null : index + 1;
+}
+
+/**
+ * Return a setting in a few words.
+ *
+ * @param {RecordedStart} start
+ */
+export function settingWords({ model, settings }) {
+  const { latents, candidates, order, temperature, off_distribution } = settings;
+  const words = [`n = ${latents}`, `k = ${candidates}`, ORDER_NAMES[order] ?? order];
+  if (temperature) words.push(`temperature ${temperature}`);
+  if (off_distribution) words.push("off-distribution");
+  return `${shortName(model)}, ${words.join(", ")}`;
+}
+
+/**
+ * Return the verdict of a decode.
+ *
+ * @param {Recorded} trace
+ * @param {number | null} mistake the first wrong step
+ */
+export function verdictWords({ end }, mistake) {
+  if (end.right) return "\u2713 Solved";
+  return `\u2715 Wrong${mistake === null ? "" : `, first in step ${mistake}`}`;
+}
+
+/** @param {Recorded} trace */
+export function costWords({ start, end }) {
+  return `${number(end.processed)} tokens processed, ${times(end.processed / start.all_processed)} of all.`;
+}
+
+/**
+ * Return what a step decodes.
+ *
+ * @param {Recorded} trace
+ * @param {number} at
+ */
+export function stepWords({ start, frames }, at) {
+  const frame = frames[at - 1];
+  if (!frame) return `${plural(start.tokens.filter((token) => token === null).length, "masked token")}.`;
+  const geometry = geometryOf(start);
+  const decoded = frame.chosen.map(([cell, token]) => {
+    const beliefs = frame.beliefs[cell] ?? [];
+    const rank = beliefs.findIndex(([id]) => id === token);
+    const share = rank < 0 ? "" : ` (${percents(beliefs.map(([, p]) => p))[rank]})`;
+    return `${start.signs[token] || "blank"} in ${placeOf(geometry, cell)}${share}`;
+  });
+  return `${decoded.join(", ")}. ${plural(frame.latents.length, "latent token")}.`;
+}
+
+/**
+ * Return the predicted probabilities of a cell at a step: those of its decoding if it is decoded.
+ *
+ * @param {Recorded} trace
+ * @param {number} at
+ * @param {number} cell
+ */
+export function beliefsAt({ frames }, at, cell) {
+  const own = frames.slice(0, at).find(({ chosen }) => chosen.some(([decoded]) => decoded === cell));
+  return (own ?? frames[at - 1])?.beliefs[cell] ?? null;
+}

@@ -1,0 +1,110 @@
+/** Scene 2: a hundred puzzles, solved or not, on a dial of n. */
+
+import { Board } from "./board.js";
+import { $, number, times, write } from "./dom.js";
+import { readPuzzle } from "./puzzle.js";
+
+/**
+ * @typedef {object} Hundred written by scripts/page_examples.py
+ * @property {number} candidates
+ * @property {string[]} puzzles
+ * @property {string[]} solved for each n from 0 on, a bit per puzzle
+ * @property {number[]} processed tokens processed per puzzle, for each n
+ */
+
+const SIDE_OF_HUNDRED = 6;
+const GRID = { kind: "squares", name: "A hundred puzzles", columns: 10, count: 100 };
+
+export class SceneHundred {
+  dial = /** @type {HTMLInputElement} */ ($("#hundred-dial"));
+  /** @type {AbortController | null} of the decodes that check the stored bits */
+  control = null;
+  /** @type {Map<number, boolean>} the results of these decodes */
+  checked = new Map();
+
+  /**
+   * @param {{ model: string, seed: number, hundred: Hundred }} record
+   * @param {import("./models.js").Engine} engine
+   * @param {(puzzle: string, latents: string[]) => void} show open a puzzle in the laboratory
+   */
+  constructor({ model, seed, hundred }, engine, show) {
+    this.model = model;
+    this.seed = seed;
+    this.hundred = hundred;
+    this.engine = engine;
+    this.board = new Board($("#hundred-board"), (puzzle) => {
+      show(hundred.puzzles[puzzle], ["0", String(this.latents || "all")]);
+    });
+    this.dial.max = String(hundred.solved.length - 1);
+    this.dial.addEventListener("input", () => {
+      this.stop("");
+      this.draw();
+    });
+    $("#hundred-check").addEventListener("click", () => {
+      if (this.control) this.stop("Stopped.");
+      else void this.check();
+    });
+    this.draw();
+  }
+
+  /** @returns {number | "all"} n */
+  get latents() {
+    const n = Number(this.dial.value);
+    return n === this.hundred.solved.length - 1 ? "all" : n;
+  }
+
+  draw() {
+    const { solved, processed } = this.hundred;
+    const n = Number(this.dial.value);
+    const bits = [...solved[n]];
+    const count = bits.filter((bit) => bit === "1").length;
+    const cells = bits.map((bit, puzzle) => {
+      const check = this.checked.has(puzzle) ? "checked" : "";
+      const flip = bit !== solved[0][puzzle] ? "flipped" : "";
+      const label = `${bit === "1" ? "solved" : "not solved"}${check ? ", checked" : ""}`;
+      return { sign: "", kind: `${bit === "1" ? "solved" : "failed"} ${check} ${flip}`, label };
+    });
+    this.board.draw(GRID, cells);
+    write($("#hundred-count"), String(count));
+    write($("#hundred-n"), String(this.latents));
+    this.dial.setAttribute("aria-valuetext", `n = ${this.latents}, ${count} of 100 solved`);
+    const most = processed[processed.length - 1];
+    const cost = `${number(processed[n])} tokens processed per puzzle, ${times(processed[n] / most)} of all.`;
+    write($("#hundred-cost"), cost);
+    $("#hundred-meter").style.width = `${(100 * processed[n]) / most}%`;
+  }
+
+  /** @param {string} words why the check has ended */
+  stop(words) {
+    this.control?.abort();
+    this.control = null;
+    this.checked.clear();
+    write($("#hundred-check"), "Check it live");
+    write($("#hundred-words"), words);
+  }
+
+  /** Decode the puzzles at the chosen n, and compare the results with the stored bits. */
+  async check() {
+    this.stop("The model is loading.");
+    const control = new AbortController();
+    this.control = control;
+    write($("#hundred-check"), "Stop");
+    const { puzzles, solved, candidates } = this.hundred;
+    const bits = solved[Number(this.dial.value)];
+    const settings = { latents: this.latents, candidates, order: /** @type {const} */ ("uniform"), seed: this.seed };
+    try {
+      for (const [puzzle, text] of puzzles.entries()) {
+        const request = { tokens: readPuzzle(text, SIDE_OF_HUNDRED), ...settings };
+        const { end } = await this.engine.decode(this.model, request, control.signal);
+        this.checked.set(puzzle, end.right === (bits[puzzle] === "1"));
+        const equal = [...this.checked.values()].filter(Boolean).length;
+        write($("#hundred-words"), `Decoded ${this.checked.size} of 100 here: ${equal} as stored.`);
+        this.draw();
+      }
+      this.control = null;
+      write($("#hundred-check"), "Check it live");
+    } catch (error) {
+      if (!control.signal.aborted) this.stop(error instanceof Error ? error.message : String(error));
+    }
+  }
+}

@@ -1,0 +1,208 @@
+/** Scene 1: one square, which the model predicts wrong until it also guesses another one. */
+
+import { Board, placeOf } from "./board.js";
+import { $, drawBars, percents, write } from "./dom.js";
+import { boardOf } from "./sudoku.js";
+import { readPuzzle } from "./puzzle.js";
+
+/** @typedef {import("./trace.js").Beliefs} Beliefs */
+/**
+ * @typedef {object} OneBoard a board with one square to decode, written by scripts/page_examples.py
+ * @property {string} puzzle
+ * @property {number} target
+ * @property {number} latent the square whose guess changes the prediction most
+ * @property {number[]} others the other empty squares, in random order
+ * @property {number} answer
+ * @property {number} right_with the number of single guesses with which the prediction is right
+ * @property {{ without: Beliefs, with_one: Beliefs, guess: Beliefs }} predictions
+ */
+/**
+ * @typedef {object} Counts of boards with one square to decode
+ * @property {number} states
+ * @property {number} right without latent tokens
+ * @property {number} right_with_all
+ * @property {number} right_with_one with one in a random square
+ * @property {number} corrected wrong without, right with all
+ * @property {number} spoiled right without, wrong with all
+ */
+/** @typedef {{ target: Beliefs, guesses: Map<number, Beliefs> }} Shown what the model predicts */
+
+const SIDE = 6;
+const sign = (/** @type {number} */ token) => String(token + 1);
+
+export class SceneOne {
+  board = new Board($("#one-board"), (cell) => this.toggle(cell));
+  isMirror = false;
+  isBusy = false;
+  /** @type {Set<number>} the squares that are guessed, in the order of their slots */
+  latents = new Set();
+  version = 0; // of the latest prediction
+
+  /**
+   * @param {{ model: string, counts: Counts, corrected: OneBoard, spoiled: OneBoard }} record
+   * @param {import("./models.js").Engine} engine
+   */
+  constructor(record, engine) {
+    this.record = record;
+    this.engine = engine;
+    this.shown = this.withoutGuesses();
+    $("#one-guess").addEventListener("click", () => this.guess(this.latents.size ? [] : [this.one.latent]));
+    $("#one-all").addEventListener("click", () => this.guess(this.one.others));
+    $("#one-mirror").addEventListener("click", () => {
+      this.isMirror = !this.isMirror;
+      this.guess([]);
+    });
+    const { states, right, right_with_all, right_with_one } = record.counts;
+    write(
+      $("#one-counts"),
+      `Of ${states} random boards, the model is right on ${right} alone, on ${right_with_all} with all ` +
+        `squares guessed, and on ${right_with_one} with one random guess. This board was picked.`,
+    );
+    this.draw();
+  }
+
+  get one() {
+    return this.isMirror ? this.record.spoiled : this.record.corrected;
+  }
+
+  /** @returns {Shown} */
+  withoutGuesses() {
+    return { target: this.one.predictions.without, guesses: new Map() };
+  }
+
+  /** @param {number} cell that is guessed, or no longer */
+  toggle(cell) {
+    const { latents, one } = this;
+    if (cell === one.target) return this.guess(latents.size ? [] : [one.latent]);
+    if (!one.others.includes(cell)) return undefined;
+    return this.guess(latents.has(cell) ? [...latents].filter((other) => other !== cell) : [...latents, cell]);
+  }
+
+  /**
+   * Predict with guesses in some squares. An answer that is overtaken is not shown.
+   *
+   * @param {number[]} cells
+   */
+  async guess(cells) {
+    const version = ++this.version;
+    this.latents = new Set(cells);
+    const stored = this.stored();
+    if (!stored) {
+      this.isBusy = true;
+      this.draw();
+    }
+    try {
+      const shown = stored ?? (await this.predicted(cells));
+      if (version !== this.version) return;
+      this.shown = shown;
+      this.isBusy = false;
+      this.draw();
+    } catch (error) {
+      write($("#one-why"), error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  /** Return the predictions that the page has stored, so the first taps do not wait for the model. */
+  stored() {
+    const { latents, one } = this;
+    if (latents.size === 0) return this.withoutGuesses();
+    if (latents.size > 1 || !latents.has(one.latent)) return null;
+    return { target: one.predictions.with_one, guesses: new Map([[one.latent, one.predictions.guess]]) };
+  }
+
+  /**
+   * @param {number[]} latents
+   * @returns {Promise<Shown>}
+   */
+  async predicted(latents) {
+    const { puzzle, target } = this.one;
+    const request = { tokens: readPuzzle(puzzle, SIDE), candidates: [target], latents };
+    const { beliefs } = await this.engine.predict(this.record.model, request);
+    return { target: beliefs[target], guesses: new Map(latents.map((cell) => [cell, beliefs[cell]])) };
+  }
+
+  draw() {
+    const { one, shown, latents, isBusy } = this;
+    const tokens = readPuzzle(one.puzzle, SIDE);
+    const box = boardOf("sudoku-6", SIDE, SIDE ** 2).box;
+    const geometry = { kind: "sudoku", name: "Sudoku of 6 by 6", columns: SIDE, count: SIDE ** 2, box };
+    const [top] = shown.target[0];
+    const isRight = top === one.answer;
+    const cells = tokens.map((token, cell) => {
+      if (token !== null) return { sign: sign(token), kind: "given", label: `${sign(token)}, given` };
+      if (cell === one.target) {
+        const kind = `target ${isRight ? "good" : "bad"}`;
+        const verdict = isRight ? "right" : "wrong";
+        const label = `the blue square, the model says ${sign(top)}, ${verdict}`;
+        return { sign: isBusy ? "…" : sign(top), kind, label };
+      }
+      const guess = shown.guesses.get(cell)?.[0]?.[0];
+      if (latents.has(cell)) {
+        const text = guess === undefined ? "…" : sign(guess);
+        return { sign: text, kind: "latent", label: `guessed ${text}, a latent token` };
+      }
+      const isMarked = cell === one.latent && !latents.size;
+      const label = "empty, press to guess it too";
+      return { sign: isMarked ? "tap" : "", kind: isMarked ? "marked" : "ready", label };
+    });
+    this.board.draw(geometry, cells);
+    drawBars($("#one-bars"), shown.target, sign);
+    this.words(geometry, top, isRight);
+  }
+
+  /**
+   * @param {import("./board.js").Geometry} geometry
+   * @param {number} top the token that the model predicts
+   * @param {boolean} isRight
+   */
+  words(geometry, top, isRight) {
+    const { one, latents, isMirror, shown, isBusy } = this;
+    const before = one.predictions.without;
+    const shares = [before, shown.target].map((beliefs) => percents(beliefs.map(([, p]) => p))[0]);
+    const change = top === before[0][0] ? "Still" : "Now it says";
+    const verdict = isRight ? "Right." : "Wrong.";
+    const first = isMirror ? "Here the AI is right. Until it guesses." : "This AI is about to get one square wrong.";
+    const title = isBusy ? "One moment: the model is loading." : `${change} ${sign(top)}. ${verdict}`;
+    write($("#one-title"), latents.size ? title : first);
+    $("#one").dataset.state = latents.size && !isBusy ? verdict : "";
+    const says = `The model must fill the blue square. It says ${sign(before[0][0])}.`;
+    const correct = isMirror ? " That is correct." : ` Correct is ${sign(one.answer)}.`;
+    const alone = `Alone: ${shares[0]} sure of ${sign(before[0][0])}.`;
+    const now = `${alone} With ${guessWords(latents.size)}: ${shares[1]} sure of ${sign(top)}.`;
+    write($("#one-lead"), latents.size ? now : says + correct);
+    write($("#one-why"), latents.size && !isBusy ? this.reason(geometry, top) : "");
+    const name = `${latents.size > 1 ? "Each" : "That"} discarded guess is a latent token.`;
+    write($("#one-name"), latents.size ? name : "");
+    write($("#one-guess"), latents.size ? "Forget the guess" : "Guess the marked square too");
+    write($("#one-mirror"), isMirror ? "Back to the board that a guess corrects" : "Show a board that a guess spoils");
+  }
+
+  /**
+   * Return why the prediction is another one, if a guess on the board explains it.
+   *
+   * @param {import("./board.js").Geometry} geometry
+   * @param {number} top
+   */
+  reason(geometry, top) {
+    const { one, shown } = this;
+    const { others, right_with, predictions } = one;
+    const [before] = predictions.without[0];
+    const numTurning = this.isMirror ? others.length - right_with : right_with;
+    const rate = ` ${numTurning} of the ${others.length} squares do this here.`;
+    if (top === before) return `Most single guesses change nothing.${rate.replace("do this", "turn the prediction")}`;
+    const units = boardOf("sudoku-6", SIDE, SIDE ** 2).units;
+    const cause = [...shown.guesses].find(
+      ([cell, [[guess]]]) =>
+        guess === before && units.some((unit) => unit.includes(cell) && unit.includes(one.target)),
+    );
+    if (!cause) return `It says ${sign(top)}, but no guess on the board explains why.${rate}`;
+    const kind = ["row", "column", "box"][
+      Math.floor(units.findIndex((unit) => unit.includes(cause[0]) && unit.includes(one.target)) / SIDE)
+    ];
+    const place = placeOf(geometry, cause[0]);
+    return `It guessed ${sign(before)} in ${place}, and a ${kind} has only one ${sign(before)}.${rate}`;
+  }
+}
+
+/** @param {number} count */
+const guessWords = (count) => (count === 1 ? "the guess" : `${count} guesses`);

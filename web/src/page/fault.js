@@ -1,2 +1,0 @@
-/** An error that is shown to the person in one line. */
-export class Fault extends Error {}

@@ -5,6 +5,8 @@ import { decode } from "../../src/latent_tokens/page/js/trace.js";
 import { loadModel } from "../../src/latent_tokens/page/js/model.js";
 import { predict } from "../../src/latent_tokens/page/js/prediction.js";
 
+/** @typedef {import("../../src/latent_tokens/page/js/prediction.js").PredictionRequest} Request */
+
 const BUNDLED = new URL("../../src/latent_tokens/bundled/", import.meta.url);
 const TOKENS = Array.from(".....1.1.5..45.162..23....1.2.6.541.", (sign) =>
   sign === "." ? null : Number(sign) - 1,
@@ -54,7 +56,7 @@ test("a prediction refuses what the method does not support", () => {
     ["sudoku-6-mdm", { candidates: [0], latents: [1] }, /^latents=1 is not supported by mdm/],
   ]);
   for (const [name, cells, message] of cases) {
-    const request = /** @type {import("../../src/latent_tokens/page/js/prediction.js").PredictionRequest} */ ({
+    const request = /** @type {Request} */ ({
       tokens: TOKENS,
       ...cells,
     });

@@ -66,7 +66,8 @@ export class Board {
    */
   neighbor(key, cell) {
     const first = cell - (cell % this.columns);
-    const goals = [cell - 1, cell + 1, cell - this.columns, cell + this.columns, first, first + this.columns - 1];
+    const { columns } = this;
+    const goals = [cell - 1, cell + 1, cell - columns, cell + columns, first, first + columns - 1];
     return goals[KEYS.indexOf(key)];
   }
 
@@ -83,7 +84,9 @@ export class Board {
     const { kind, count, columns, heads = [] } = geometry;
     this.columns = columns;
     this.drawn = [];
-    this.cells = Array.from({ length: count }, () => el("div", { class: "cell", role: "gridcell", tabindex: -1 }));
+    this.cells = Array.from({ length: count }, () =>
+      el("div", { class: "cell", role: "gridcell", tabindex: -1 }),
+    );
     const grid = el("div", { class: `grid ${kind}`, role: "grid", "aria-label": geometry.name });
     const tracks = columns + (heads.length ? 1 : 0);
     grid.style.setProperty("--columns", String(tracks));
@@ -93,12 +96,15 @@ export class Board {
       grid.append(el("div", { class: "row", role: "row" }, ...row));
     }
     for (let first = 0; first < count; first += columns) {
-      const head = heads.length ? [el("div", { class: "head", role: "rowheader" }, heads[first / columns])] : [];
+      const head = heads
+        .slice(first / columns, first / columns + 1)
+        .map((name) => el("div", { class: "head", role: "rowheader" }, name));
       const row = this.cells.slice(first, first + columns);
       grid.append(el("div", { class: "row", role: "row" }, ...head, ...row));
     }
     this.cells.forEach((cell, i) => cell.classList.add(...edges(geometry, i)));
-    const rays = svg("svg", { class: "rays", viewBox: `0 0 ${columns} ${count / columns}`, "aria-hidden": "true" });
+    const viewBox = `0 0 ${columns} ${count / columns}`;
+    const rays = svg("svg", { class: "rays", viewBox, "aria-hidden": "true" });
     this.root.replaceChildren(grid, rays);
     this.setEntry(Math.min(this.entry, count - 1));
   }

@@ -115,8 +115,8 @@ export function drawBars(list, beliefs, signOf, most = 3) {
     ...beliefs.slice(0, most).map(([token, probability], rank) => {
       const bar = el("i");
       bar.style.width = `${100 * probability}%`;
-      const item = el("li", {}, el("b", {}, signOf(token)), el("span", {}, bar), el("span", {}, shares[rank]));
-      return item;
+      const share = el("span", {}, shares[rank]);
+      return el("li", {}, el("b", {}, signOf(token)), el("span", {}, bar), share);
     }),
   );
 }

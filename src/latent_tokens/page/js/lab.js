@@ -265,8 +265,8 @@ export class Lab {
   /** A decode has arrived. */
   arrived() {
     const traces = this.lanes.flatMap(({ trace }) => (trace ? [trace] : []));
-    const [first] = traces;
-    this.solution = first?.start.kind === "sudoku" ? onlySolution([...first.start.tokens], first.start.columns) : null;
+    const start = traces[0]?.start;
+    this.solution = start?.kind === "sudoku" ? onlySolution([...start.tokens], start.columns) : null;
     this.player.setMost(Math.max(0, ...traces.map(({ frames }) => frames.length)));
     if (this.firstStep !== null) this.player.at = Math.min(this.firstStep, this.player.most);
     this.firstStep = null;

@@ -27,7 +27,8 @@ export function readPuzzle(text, side) {
   return signs.map((text, cell) => {
     const digit = digitOf(text);
     if (digit === null || (digit >= 0 && digit < side)) return digit;
-    throw new Error(`"${text}" in ${cellName(side, cell)}: must be 1 to ${SIGNS[side - 1]}, or 0 or . for empty.`);
+    const allowed = `1 to ${SIGNS[side - 1]}, or 0 or . for an empty cell`;
+    throw new Error(`"${text}" in ${cellName(side, cell)}: must be ${allowed}.`);
   });
 }
 
@@ -64,10 +65,11 @@ export function onlySolution(digits, side) {
 
   const search = () => {
     const empty = [...board.keys()].filter((cell) => board[cell] === null);
-    const choices = empty.map((cell) => ({
-      cell,
-      options: [...Array(side).keys()].filter((digit) => unitsWith[cell].every((unit) => !used[unit].has(digit))),
-    }));
+    const choices = empty.map((cell) => {
+      const isPossible = (/** @type {number} */ digit) =>
+        unitsWith[cell].every((unit) => !used[unit].has(digit));
+      return { cell, options: [...Array(side).keys()].filter(isPossible) };
+    });
     if (!choices.length) return void results.push([...board]);
     const { cell, options } = choices.reduce((a, b) => (b.options.length < a.options.length ? b : a));
     for (const digit of options) {

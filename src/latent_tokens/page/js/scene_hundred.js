@@ -91,7 +91,8 @@ export class SceneHundred {
     write($("#hundred-check"), "Stop");
     const { puzzles, solved, candidates } = this.hundred;
     const bits = solved[Number(this.dial.value)];
-    const settings = { latents: this.latents, candidates, order: /** @type {const} */ ("uniform"), seed: this.seed };
+    const order = /** @type {const} */ ("uniform");
+    const settings = { latents: this.latents, candidates, order, seed: this.seed };
     try {
       for (const [puzzle, text] of puzzles.entries()) {
         const request = { tokens: readPuzzle(text, SIDE_OF_HUNDRED), ...settings };

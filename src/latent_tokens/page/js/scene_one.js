@@ -28,6 +28,7 @@ import { readPuzzle } from "./puzzle.js";
 /** @typedef {{ target: Beliefs, guesses: Map<number, Beliefs> }} Shown what the model predicts */
 
 const SIDE = 6;
+export const SIX_BOARD = boardOf("sudoku-6", SIDE, SIDE ** 2);
 const sign = (/** @type {number} */ token) => String(token + 1);
 
 export class SceneOne {
@@ -75,7 +76,8 @@ export class SceneOne {
     const { latents, one } = this;
     if (cell === one.target) return this.guess(latents.size ? [] : [one.latent]);
     if (!one.others.includes(cell)) return undefined;
-    return this.guess(latents.has(cell) ? [...latents].filter((other) => other !== cell) : [...latents, cell]);
+    const others = [...latents].filter((other) => other !== cell);
+    return this.guess(latents.has(cell) ? others : [...others, cell]);
   }
 
   /**
@@ -124,7 +126,7 @@ export class SceneOne {
   draw() {
     const { one, shown, latents, isBusy } = this;
     const tokens = readPuzzle(one.puzzle, SIDE);
-    const box = boardOf("sudoku-6", SIDE, SIDE ** 2).box;
+    const { box } = SIX_BOARD;
     const geometry = { kind: "sudoku", name: "Sudoku of 6 by 6", columns: SIDE, count: SIDE ** 2, box };
     const [top] = shown.target[0];
     const isRight = top === one.answer;
@@ -161,9 +163,9 @@ export class SceneOne {
     const shares = [before, shown.target].map((beliefs) => percents(beliefs.map(([, p]) => p))[0]);
     const change = top === before[0][0] ? "Still" : "Now it says";
     const verdict = isRight ? "Right." : "Wrong.";
-    const first = isMirror ? "Here the AI is right. Until it guesses." : "This AI is about to get one square wrong.";
+    const begins = ["This AI is about to get one square wrong.", "Here the AI is right. Until it guesses."];
     const title = isBusy ? "One moment: the model is loading." : `${change} ${sign(top)}. ${verdict}`;
-    write($("#one-title"), latents.size ? title : first);
+    write($("#one-title"), latents.size ? title : begins[Number(isMirror)]);
     $("#one").dataset.state = latents.size && !isBusy ? verdict : "";
     const says = `The model must fill the blue square. It says ${sign(before[0][0])}.`;
     const correct = isMirror ? " That is correct." : ` Correct is ${sign(one.answer)}.`;
@@ -174,7 +176,8 @@ export class SceneOne {
     const name = `${latents.size > 1 ? "Each" : "That"} discarded guess is a latent token.`;
     write($("#one-name"), latents.size ? name : "");
     write($("#one-guess"), latents.size ? "Forget the guess" : "Guess the marked square too");
-    write($("#one-mirror"), isMirror ? "Back to the board that a guess corrects" : "Show a board that a guess spoils");
+    const other = isMirror ? "Back to the board that a guess corrects" : "Show a board that a guess spoils";
+    write($("#one-mirror"), other);
   }
 
   /**
@@ -189,8 +192,8 @@ export class SceneOne {
     const [before] = predictions.without[0];
     const numTurning = this.isMirror ? others.length - right_with : right_with;
     const rate = ` ${numTurning} of the ${others.length} squares do this here.`;
-    if (top === before) return `Most single guesses change nothing.${rate.replace("do this", "turn the prediction")}`;
-    const units = boardOf("sudoku-6", SIDE, SIDE ** 2).units;
+    if (top === before) return `Most single guesses change nothing.${rate.replace("do this", "turn it")}`;
+    const { units } = SIX_BOARD;
     const cause = [...shown.guesses].find(
       ([cell, [[guess]]]) =>
         guess === before && units.some((unit) => unit.includes(cell) && unit.includes(one.target)),

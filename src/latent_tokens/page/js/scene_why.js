@@ -4,7 +4,7 @@ import { RULES, visibleSlots } from "./attention.js";
 import { Board } from "./board.js";
 import { $, plural, write } from "./dom.js";
 import { readPuzzle } from "./puzzle.js";
-import { boardOf } from "./sudoku.js";
+import { SIX_BOARD } from "./scene_one.js";
 
 /** @typedef {import("./attention.js").RuleName} RuleName */
 /** @typedef {import("./prediction.js").Prediction} Prediction */
@@ -59,10 +59,10 @@ export class SceneWhy {
     write(
       $("#why-rule"),
       isTrained
-        ? "Semi-causal attention, as in training: a masked square attends to the given squares and to the masked " +
-            "ones before it, never to those after it. So they can be left out, exactly."
-        : "Bidirectional attention: every square attends to every other. These weights were not trained so. " +
-            "Each masked square changes the prediction, and none can be left out.",
+        ? "Semi-causal attention, as in training: a masked square attends to the given squares and to the " +
+            "masked ones before it, never to those after it. So they can be left out, exactly."
+        : "Bidirectional attention: every square attends to every other. These weights were not trained " +
+            "so. Each masked square changes the prediction, and none can be left out.",
     );
     const requests = [[], after].map((later) => ({
       tokens: this.tokens,
@@ -101,7 +101,7 @@ export class SceneWhy {
       const [kind, words] = rank < before.length ? ["latent", "before it"] : ["later", "after it"];
       return { sign, kind, label: `masked square ${sign}, ${words}` };
     });
-    const box = boardOf("sudoku-6", EDGE, EDGE ** 2).box;
+    const { box } = SIX_BOARD;
     const name = `The input with the later squares ${side ? KEPT.name : ALONE.name}`;
     const board = this.boards[side];
     board.draw({ kind: "sudoku", name, columns: EDGE, count: EDGE ** 2, box }, cells);
@@ -110,8 +110,9 @@ export class SceneWhy {
     const given = [...this.tokens.keys()].filter((cell) => this.tokens[cell] !== null);
     const slots = [...given, ...masked];
     const query = slots.indexOf(target);
-    const keys = [...visibleSlots(RULES[this.rule], slots.length, given.length)[query]].map((slot) => slots[slot]);
-    const lines = keys
+    const visible = visibleSlots(RULES[this.rule], slots.length, given.length)[query];
+    const lines = [...visible]
+      .map((slot) => slots[slot])
       .filter((cell) => cell !== target)
       .map((cell) => ({
         cell,

@@ -21,7 +21,7 @@ from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import view
 from latent_tokens.trace.drawing import moments, strip
 from latent_tokens.trace.examples import EXAMPLES, examples
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace, verdict_of
 
 PUZZLE = EXAMPLES[4][1]
 ALMOST = "641.3232541613462525...3512364463251"
@@ -263,9 +263,22 @@ def test_impossible_decode_is_refused_before_it_begins():
     ):
         with refused(message):
             ask(model("sudoku-4", method), setting, puzzle)
+
+
+def test_trace_of_a_text_has_its_tokens_and_no_errors():
     text = Text(16)
-    with refused("which has no puzzles"):
-        LoadedModel("text", Transformer(SIZES["nano"], text.vocab_size, 16), text)
+    net = Transformer(SIZES["nano"], text.vocab_size, 16).eval()
+    net.method = METHODS["scdm"]
+    problem = text.encode("a b ____ c")
+    made = trace(
+        DecodeRequest(LoadedModel("text", net, text), problem, SamplingConfig(2, 2, "top_prob", seed=1))
+    )
+    start = made["start"]
+    shown = "".join("_" if token is None else start["signs"][token] for token in start["tokens"])
+    assert (start["kind"], shown) == ("text", "a b ____ c")
+    assert [len(frame["chosen"]) for frame in made["frames"]] == [1] * 4
+    assert {cell for frame in made["frames"] for cell, _ in frame["chosen"]} == {4, 5, 6, 7}
+    assert (made["end"]["wrong"], verdict_of(made)) == ([], "decoded")
 
 
 @pytest.fixture(scope="module")

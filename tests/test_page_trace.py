@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.page import HOSTILE, PHONE, SIX, cell, fits, harmless, model, reads, screen, sound, text
-from latent_tokens import METHODS, SIZES, TASKS, Transformer
+from latent_tokens import METHODS, SIZES, TASKS, Text, Transformer
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
@@ -102,13 +102,14 @@ def test_trace_page_opens_on_the_recorded_decodes(opened, six, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["zebra-3", "countdown-3", "sudoku-6-puzzle"])
+@pytest.mark.parametrize("task", ["zebra-3", "countdown-3", "sudoku-6-puzzle", "text"])
 def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, task):
-    net = Transformer(SIZES["pico"], TASKS[task].vocab_size, TASKS[task].length).eval()
+    learned = Text(32) if task == "text" else TASKS[task]
+    net = Transformer(SIZES["pico"], learned.vocab_size, learned.length).eval()
     net.method = METHODS["scdm"]
-    own = LoadedModel(task, net, TASKS[task])
-    (puzzle, *_) = examples(own.task)
-    traces = [decoded(own, puzzle, latents=latents, candidates=2) for latents in (1, "all")]
+    own = LoadedModel(task, net, learned)
+    puzzle = "One ____ more" if task == "text" else examples(learned)[0]
+    traces = [decoded(own, puzzle, latents=latents, candidates=2, order="top_prob") for latents in (1, "all")]
     file = tmp_path / "trace.html"
     file.write_text(page_with(traces, "A caption.", [own]))
     page = opened(file.as_uri(), PHONE)
@@ -120,8 +121,8 @@ def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, t
         for name, recorded in zip("ab", traces, strict=True):
             frame = recorded["frames"][step - 1]
             ((at, token),) = frame["chosen"]
-            sign = recorded["start"]["signs"][token] or "␣"
-            assert cell(page, f"#lane-{name}", at).inner_text() == sign
+            sign = (recorded["start"]["signs"][token] or "␣").replace("\n", "⏎")
+            assert cell(page, f"#lane-{name}", at).text_content() == sign
             assert page.locator(f"#lane-{name} .latent").count() == len(frame["latents"])
     words = traces[0]["start"]["words"]
     assert page.locator("#clues li").all_inner_texts() == words

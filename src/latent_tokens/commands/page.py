@@ -41,7 +41,7 @@ def run_page(command: Page) -> int:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.page.document import page_of
     from latent_tokens.storage import write_atomic
-    from latent_tokens.trace.record import LoadedModel, solvable
+    from latent_tokens.trace.record import LoadedModel, traceable
 
     # Check the name of the file.
     check_outputs({".html": command.out}, command.replace)
@@ -49,7 +49,7 @@ def run_page(command: Page) -> int:
     # Load the models, and write the page.
     models = []
     for run in dict.fromkeys(command.runs or BUNDLED):
-        task = solvable(run, learned_task(find(run)))
+        task = traceable(run, learned_task(find(run)))
         models.append(LoadedModel(run, from_pretrained(run), task))
     content = page_of(models).encode()
     write_atomic({command.out: content})

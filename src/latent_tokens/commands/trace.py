@@ -35,7 +35,7 @@ class Trace(Command, SamplingConfig, OwnCode):
     run: Run
     """Model that decodes. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     puzzle: Annotated[str, arg(metavar="PUZZLE")]
-    """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one."""
+    """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one. For text, a prompt."""
     out: Output = None
     """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider changes n."""
     png: Path | None = None
@@ -60,7 +60,7 @@ def run_trace(command: Trace) -> int:
     from latent_tokens.page.document import page_with
     from latent_tokens.storage import write_atomic
     from latent_tokens.trace.drawing import strip
-    from latent_tokens.trace.record import trace
+    from latent_tokens.trace.record import trace, verdict_of
 
     # Check the names of the files.
     outputs = {".html": command.out, ".png": command.png}
@@ -84,7 +84,7 @@ def run_trace(command: Trace) -> int:
     for events in traces:
         start = events["start"]
         end = events["end"]
-        verdict = "solved" if end["right"] else "wrong"
+        verdict = verdict_of(events)
         share = end["processed"] / start["all_processed"]
         cost = f"{end['processed']:,} tokens processed, {share:.2f}x of all"
         settings = start["settings"]
@@ -99,12 +99,12 @@ def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
     from latent_tokens.checkpoints.directory import learned_task, opened
     from latent_tokens.checkpoints.files import find
-    from latent_tokens.trace.record import DecodeRequest, LoadedModel, solvable
+    from latent_tokens.trace.record import DecodeRequest, LoadedModel, traceable
 
     sampling = command.config(SamplingConfig)
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        task = solvable(run, learned_task(find(run), command.task))
+        task = traceable(run, learned_task(find(run), command.task))
         model = LoadedModel(run, opened(run, command.method, command.base), task)
         problem = task.encode(puzzle_text(command.puzzle))
         return DecodeRequest(model, problem, replace(sampling, latents=latents))

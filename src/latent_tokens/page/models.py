@@ -67,8 +67,8 @@ def model_entry(model: LoadedModel) -> dict[str, Any]:
     """Return what the page knows of a model that `why_recorded` accepts, without its weights."""
     method = model.net.method
     task = model.task
-    puzzles = [puzzle for puzzle in examples(task) if accepts(method, task.encode(puzzle))]
     assert isinstance(task, Sudoku)
+    puzzles = [puzzle for puzzle in examples(task) if accepts(method, task.encode(puzzle))]
     record = measured_for(task, weights_of(model))
     kinds = {} if record is None else {one["puzzle"]: one["kind"] for one in record["examples"]}
     labels = {puzzle: COMPARISONS[kind] for puzzle, kind in kinds.items()}

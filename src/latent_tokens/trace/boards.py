@@ -17,6 +17,7 @@ from latent_tokens.tasks import (
     Sudoku,
     SudokuPuzzle,
     TaskBase,
+    Text,
     Zebra,
     countdown,
 )
@@ -25,7 +26,7 @@ from latent_tokens.tasks.examples import Tokens
 from latent_tokens.tasks.sudoku.grid import Cells, Grid
 from latent_tokens.tasks.zebra import clues, puzzles as zebra
 
-Kind = Literal["sudoku", "zebra", "countdown", "sequence"]
+Kind = Literal["sudoku", "zebra", "countdown", "text", "sequence"]
 UNKNOWN = "?"  # the character of a token that no valid answer contains
 
 
@@ -46,7 +47,7 @@ class View:
     box: tuple[int, int] | None = None  # rows and columns of a Sudoku's box
 
 
-def view(task: Solvable, problem: Examples) -> View:
+def view(task: Solvable | Text, problem: Examples) -> View:
     """Return how a problem with one sample is drawn. Raise ValueError for a task of another package."""
     if isinstance(task, Sudoku):
         return board_view(task)
@@ -56,6 +57,8 @@ def view(task: Solvable, problem: Examples) -> View:
         return zebra_view(problem)
     if isinstance(task, Countdown):
         return countdown_view(problem)
+    if isinstance(task, Text):
+        return text_view(task, problem)
     if isinstance(task, TaskBase | CompactZebra):
         return sequence_view(task, problem)
     raise ValueError(f"{task.name}: cannot be drawn. Inherit from latent_tokens.TaskBase.")
@@ -160,3 +163,10 @@ def sequence_view(task: TaskBase | CompactZebra, problem: Examples) -> View:
     """Return the geometry of any other sequence: its tokens in one line. No cell is marked."""
     length = int(problem.lengths[0])
     return View("sequence", tuple(range(length)), length, task.symbols, lambda tokens: [])
+
+
+def text_view(task: Text, problem: Examples) -> View:
+    """Return the geometry of a text: its tokens in lines, without the end of document before them."""
+    length = int(problem.lengths[0])
+    signs = tuple(task.inside([token]) for token in range(task.vocab_size))
+    return View("text", tuple(range(1, length)), length - 1, signs, lambda tokens: [])

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.palette import PAGE
-from latent_tokens.trace.record import Frame, Start, Trace
+from latent_tokens.trace.record import Frame, Start, Trace, verdict_of
 
 MAX_COLUMNS = 20  # cells per line
 PIXELS = 110  # per inch
@@ -66,7 +66,7 @@ class Moment:
         """The step or the verdict, the tokens processed, and the cost relative to all latent tokens."""
         if self.frame is None:
             end = self.trace["end"]
-            verdict = "solved" if end["right"] else "wrong"
+            verdict = verdict_of(self.trace)
             ratio = end["processed"] / self.trace["start"]["all_processed"]
             return f"{verdict}: {end['processed']:,} tokens processed ({ratio:.2f}x)"
         processed = self.frame["processed"]

@@ -157,12 +157,14 @@ def solved(
 
     Each is decoded with the random numbers of a problem that is decoded alone.
     """
+    task = model.task
+    assert isinstance(task, Solvable)
     decoding = DecodeRequest(model, problems.take(slice(1)), setting).decoding
     solved_in_batches = []
     for batch in batches(problems, TOGETHER, device_of(model.net)):
         first_stream = replace(batch, rows=torch.zeros_like(batch.rows))
         decoded = decode_batch(model.net, first_stream, decoding, setting.seed)
-        solved_in_batches.append(model.task.score(decoded.samples, batch.examples)["exact"] == 1)
+        solved_in_batches.append(task.score(decoded.samples, batch.examples)["exact"] == 1)
         advance(len(decoded.samples), "")
     return np.concatenate(solved_in_batches)
 

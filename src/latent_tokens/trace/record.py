@@ -28,7 +28,7 @@ from latent_tokens.evaluation.settings import (
     shown_latents,
 )
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Language, Solvable, errors_of
+from latent_tokens.tasks import Examples, Language, Solvable, Text, errors_of
 from latent_tokens.trace.boards import View, view
 
 
@@ -76,7 +76,7 @@ class Frame(TypedDict):
 
 
 class End(TypedDict):
-    """The verdict and the cost."""
+    """The verdict and the cost. A text has no errors."""
 
     right: bool
     wrong: list[str]
@@ -102,15 +102,15 @@ DIGITS = 3  # of a probability
 class LoadedModel:
     """A network, its task and its name.
 
-    Raise ValueError if network and task do not fit, or the task has no puzzles.
+    Raise ValueError if network and task do not fit, or the task has neither puzzles nor text.
     """
 
     name: str
     net: Transformer
-    task: Solvable
+    task: Solvable | Text
 
     def __post_init__(self) -> None:
-        check_fits(self.net, solvable(self.name, self.task))
+        check_fits(self.net, traceable(self.name, self.task))
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,15 @@ class DecodeRequest:
         method.check_known(as_tensors(problem)[1])
         if problem.known[0, : int(problem.lengths[0])].all():
             raise ValueError("puzzle has nothing to solve: every cell is given")
-        check_solvable(self.model.task, problem)
+        if not isinstance(self.model.task, Text):
+            check_solvable(self.model.task, problem)
 
     @cached_property
     def decoding(self) -> Decoding:
-        """The `Decoding` of the setting, with the defaults of `latent-tokens solve`."""
-        method = self.model.net.method
-        return decoding_for(method, self.model.task, for_puzzles(method, self.setting))
+        """The `Decoding` of the setting, with the defaults of `solve`, and for text those of `sample`."""
+        method, task = self.model.net.method, self.model.task
+        setting = self.setting if isinstance(task, Text) else for_puzzles(method, self.setting)
+        return decoding_for(method, task, setting)
 
     @property
     def order(self) -> str:
@@ -147,13 +149,21 @@ class DecodeRequest:
         return view(self.model.task, self.problem)
 
 
-def solvable(name: str, task: Language) -> Solvable:
-    """Return the task of a model. Raise ValueError if it has no puzzles."""
-    if not isinstance(task, Solvable):
+def traceable(name: str, task: Language) -> Solvable | Text:
+    """Return the task of a model. Raise ValueError if it has neither puzzles nor text."""
+    if not isinstance(task, Solvable | Text):
         raise ValueError(
-            f"run={name}: a model of {task.name}, which has no puzzles. Use latent-tokens sample --show."
+            f"run={name}: a model of {task.name}, which has neither puzzles nor text. "
+            "Use latent-tokens sample."
         )
     return task
+
+
+def verdict_of(trace: Trace) -> str:
+    """Return the verdict of a decode in one word."""
+    if trace["start"]["kind"] == "text":
+        return "decoded"
+    return "solved" if trace["end"]["right"] else "wrong"
 
 
 def has_free_latents(method: Method) -> bool:
@@ -186,7 +196,8 @@ def trace(request: DecodeRequest) -> Trace:
 
     result, seconds = decode(request, on_step)
     tokens = as_numpy(result.tokens[0])
-    wrong = errors_of(request.model.task, tokens, length)
+    task = request.model.task
+    wrong = [] if isinstance(task, Text) else errors_of(task, tokens, length)
     end: End = {
         "right": not wrong,
         "wrong": wrong,

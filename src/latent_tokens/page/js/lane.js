@@ -9,6 +9,7 @@ import {
   firstMistake,
   geometryOf,
   settingWords,
+  signOf,
   stepWords,
   verdictWords,
 } from "./moment.js";
@@ -125,11 +126,10 @@ export class Lane {
     write($(".setting", root), settingWords(trace.start));
     write($(".verdict", root), verdictWords(trace, mistake));
     write($(".cost", root), costWords(trace));
-    $(".verdict", root).dataset.right = String(trace.end.right);
+    $(".verdict", root).dataset.right = trace.start.kind === "text" ? "" : String(trace.end.right);
     write($(".story", root), stepWords(trace, step));
     const beliefs = chosen < 0 ? null : beliefsAt(trace, step, chosen);
-    const signOf = (/** @type {number} */ token) => trace.start.signs[token] || "␣";
-    drawBars($(".bars", root), beliefs ?? [], signOf);
+    drawBars($(".bars", root), beliefs ?? [], (token) => signOf(trace.start, token));
     const place = chosen < 0 ? "" : placeOf(geometry, chosen);
     const words = beliefs ? `Prediction of ${place}` : `${place}: not predicted in this step`;
     write($(".bars-title", root), place && words);

@@ -11,7 +11,7 @@ import { number, percents, plural, shortName, times } from "./dom.js";
  *   { kind: string, side?: number, box?: number[] }} RecordedStart
  */
 
-const NAMES = { zebra: "The table of the solution", countdown: "The equations", sequence: "The tokens" };
+const NAMES = { zebra: "The table of the solution", countdown: "The equations", text: "The text" };
 /** @type {Record<string, string>} */
 export const ORDER_NAMES = {
   top_prob: "top-prob",
@@ -35,6 +35,14 @@ export function geometryOf({ kind, columns, tokens, box, heads }) {
 }
 
 /**
+ * Return the characters of a token. Those that have no ink are written as signs.
+ *
+ * @param {RecordedStart} start
+ * @param {number} token
+ */
+export const signOf = ({ signs }, token) => (signs[token] || "\u2423").replaceAll("\n", "\u23ce");
+
+/**
  * Return each cell after `at` steps.
  *
  * @param {Recorded} trace
@@ -43,7 +51,7 @@ export function geometryOf({ kind, columns, tokens, box, heads }) {
  * @returns {BoardCell[]}
  */
 export function cellsAt({ start, frames, end }, at, solution) {
-  const sign = (/** @type {number} */ token) => start.signs[token] || "␣";
+  const sign = (/** @type {number} */ token) => signOf(start, token);
   const cells = start.tokens.map((token) =>
     token === null
       ? { sign: "", kind: "out", label: "masked, not in the input" }
@@ -105,7 +113,8 @@ export function settingWords({ model, settings }) {
  * @param {Recorded} trace
  * @param {number | null} mistake the first wrong step
  */
-export function verdictWords({ end }, mistake) {
+export function verdictWords({ start, end }, mistake) {
+  if (start.kind === "text") return "Decoded";
   if (end.right) return "\u2713 Solved";
   return `\u2715 Wrong${mistake === null ? "" : `, first in step ${mistake}`}`;
 }
@@ -129,7 +138,7 @@ export function stepWords({ start, frames }, at) {
     const beliefs = frame.beliefs[cell] ?? [];
     const rank = beliefs.findIndex(([id]) => id === token);
     const share = rank < 0 ? "" : ` (${percents(beliefs.map(([, p]) => p))[rank]})`;
-    return `${start.signs[token] || "blank"} in ${placeOf(geometry, cell)}${share}`;
+    return `${signOf(start, token)} in ${placeOf(geometry, cell)}${share}`;
   });
   return `${decoded.join(", ")}. ${plural(frame.latents.length, "latent token")}.`;
 }

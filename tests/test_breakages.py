@@ -11,8 +11,9 @@ from break_it import SOURCE, breakages
 
 def test_every_breakage_changes_one_line_that_compiles():
     listed = breakages()
-    assert len(set(listed)) == 139
+    assert len(set(listed)) == 144
     for path, old, new in listed:
         content = (ROOT / SOURCE / path).read_text()
-        compile(content.replace(old, new), path, "exec")
+        if path.endswith(".py"):
+            compile(content.replace(old, new), path, "exec")
         assert "\n" not in old

@@ -88,6 +88,13 @@ def test_wheel_solves_a_puzzle_in_an_empty_directory(fresh, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_wheel_writes_a_page_without_node(fresh, tmp_path):
+    tools = tmp_path / "tools"  # the only directory on the path: node is not in it
+    tools.mkdir()
+    done("env", f"PATH={tools}", fresh / "bin" / "latent-tokens", "page", cwd=tmp_path)
+    assert 2_000_000 < (tmp_path / "latent-tokens.html").stat().st_size <= 2_400_000
+
+
 def test_doctor_finds_no_problem_in_the_wheel(fresh, tmp_path):
     printed = done(fresh / "bin" / "latent-tokens", "doctor", "--json", cwd=tmp_path).splitlines()
     (own,) = [found for found in map(json.loads, printed) if found["about"] == "latent-tokens"]

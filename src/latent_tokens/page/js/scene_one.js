@@ -48,10 +48,15 @@ export class SceneOne {
     this.engine = engine;
     this.shown = this.withoutGuesses();
     $("#one-guess").addEventListener("click", () => this.guess(this.latents.size ? [] : [this.one.latent]));
-    $("#one-all").addEventListener("click", () => this.guess(this.one.others));
+    const showTitle = () => $("#one-title").scrollIntoView({ block: "nearest" });
+    $("#one-all").addEventListener("click", () => {
+      void this.guess(this.one.others);
+      showTitle();
+    });
     $("#one-mirror").addEventListener("click", () => {
       this.isMirror = !this.isMirror;
-      this.guess([]);
+      void this.guess([]);
+      showTitle();
     });
     const { states, right, right_with_all, right_with_one } = record.counts;
     write(

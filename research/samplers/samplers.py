@@ -168,8 +168,8 @@ def draw(rows: list[Any]) -> None:
     """Draw accuracy over passes, one panel per curve."""
     from matplotlib.figure import Figure
 
-    sheet = Figure(figsize=(13, 5.6), layout="constrained")
-    for axes, curve in zip(sheet.subplots(2, 5).flat, CURVES, strict=True):
+    sheet = Figure(figsize=(15, 5.6), layout="constrained")
+    for axes, curve in zip(sheet.subplots(2, 6).flat, CURVES, strict=True):
         for rule, color in COLORS.items():
             found = sorted(points(rows, curve, rule).values())
             at = [each.passes for each in found], [each.accuracy for each in found]

@@ -473,30 +473,23 @@ class TrainConfig(Config):
     def folder(self) -> Path:
         if self.out is not None:
             return self.out
-        method = self.method
-        if self.first is not None:
-            method += f"-first-{self.first}"
+        method = self.method if self.first is None else f"{self.method}-first-{self.first}"
         origin = self.size if self.start is None else f"from-{Path(self.start).name}"
         return Path("runs", f"{self.task}-{method}-{origin}-{self.seed}".replace(":", "."))
 
 
 @dataclass(frozen=True)
 class DemoConfig(Config):
-    """The paper's central curve on two CPU cores.
-
-    Train a 6x6 Sudoku model, then vary the number of latent tokens.
-    """
+    """The paper's central curve: train a 6x6 Sudoku model, then vary the number of latent tokens."""
 
     out: Path = Path("runs/demo")
     """Directory to write. It must be missing or empty."""
     scale: Literal["full", "smoke"] = "full"
-    """Size of the run. full takes minutes. smoke takes seconds, checks that everything runs, and
-    trains next to nothing."""
+    """Size of the run. full takes minutes. smoke takes seconds and checks that everything runs."""
     every_method: bool = False
     """Train and evaluate the reference models too, instead of showing their stored rows."""
     precision: PrecisionSetting = "auto"
-    """Floating-point format of training and sampling. auto is bf16 on an accelerator and on a CPU
-    with AVX512-BF16 or AMX, and fp32 on another CPU."""
+    """Floating-point format of training and sampling. auto as in train."""
     threads: int | None = None
     """Number of CPU threads. On a CPU each evaluates rows of its own. Default: all cores."""
     seed: int = 0
@@ -520,8 +513,7 @@ class BenchConfig(Config):
     latents: tuple[int, ...] = (0,)
     """Numbers of latent tokens, for methods with latent token control."""
     off_distribution: bool = False
-    """Whether to decode with these numbers too if a method's own is fixed in training. The rows
-    are labeled off-distribution."""
+    """Whether to decode with these numbers too if a method's own is fixed in training."""
     candidates: tuple[int, ...] | None = None
     """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
     train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
@@ -560,20 +552,15 @@ def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
     number = "([1-9][0-9]{0,5})"
     parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}(?::{number})?", shape)
     if parts is None or int(parts[4] or parts[3]) < int(parts[3]):
-        raise ValueError(
-            f"train={shape}: must be SIZE:BATCHxLENGTH, like tiny:64x128, or "
-            f"SIZE:BATCHxLENGTH:PADDED with PADDED the longer. SIZE is one of {', '.join(SIZES)}."
-        )
+        must = "must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128, with PADDED the longer"
+        raise ValueError(f"train={shape}: {must}. SIZE is one of {', '.join(SIZES)}.")
     size, batch, length, padded = parts.groups()
     return cast(SizeName, size), int(batch), int(length), int(padded or length)
 
 
 @dataclass(frozen=True)
 class ReproduceConfig(Config):
-    """A table or figure of the paper.
-
-    Missing results are computed, interrupted runs are resumed and stored ones are reused.
-    """
+    """A table or figure of the paper. Missing results are computed, and stored ones are reused."""
 
     experiment: ExperimentName
     """Table or figure to reproduce. figure-1, figure-1-9x9, table-1, table-1-uniform,

@@ -191,8 +191,7 @@ def train(run: Run, observe: Observer) -> None:
                 state.recent.append(loss)
                 num_tokens += tokens_per_batch
                 speed = num_tokens / (time.perf_counter() - start_time)
-                part = f"first {config.first}, " if state.step <= config.first_steps else ""
-                advance(1, f"{part}loss {loss:.3f}  {speed:,.0f} tokens/s")
+                advance(1, f"{run.part}loss {loss:.3f}  {speed:,.0f} tokens/s")
             observe("done", state.step)
             is_last = state.step == config.steps
 

@@ -1,4 +1,4 @@
-"""The pages that state facts against the code: choose, decisions, formats, glossary and troubleshooting."""
+"""The pages that state facts against the code: results, decisions, formats, concepts and troubleshooting."""
 
 import inspect
 import json
@@ -50,7 +50,7 @@ def names(cell):
 
 
 def measured(choice):
-    """Return the stored row that a row of choose.md states."""
+    """Return the stored row that a row of the table of goals states."""
     path = re.search(r"\((.+)\)", choice["source"])[1]
     rows, *_ = tables((DOCS / path).read_text())
     k, *policy = choice["k"].split(", ")
@@ -65,7 +65,7 @@ def measured(choice):
     return row
 
 
-CHOICES = tables((DOCS / "choose.md").read_text())[0]
+(CHOICES,) = (table for table in tables((DOCS / "results.md").read_text()) if "you want" in table[0])
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice["you want"])
@@ -91,7 +91,7 @@ def test_page_on_the_paper_states_measured_shares():
 
 
 def test_defaults_of_the_page_on_choosing():
-    page = " ".join((DOCS / "choose.md").read_text().split())
+    page = " ".join((DOCS / "results.md").read_text().split())
     assert "**The default n of `scdm` and `esolm` is 0.**" in page
     defaults = [METHODS[name].default_latents for name in ("scdm", "esolm", "mdm", "ar-mtp", "sidm", "arm")]
     assert defaults == [0, 0, "all", "all", 0, 0]

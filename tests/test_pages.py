@@ -60,12 +60,11 @@ def test_each_shortened_line_is_on_a_page():
 @pytest.mark.parametrize(
     ("name", "least", "written"),
     [
-        ("choose.md", 2, ""),
         ("cost.md", 2, ""),
         ("hugging-face.md", 2, "models/sudoku-9/README.md"),
         ("index.md", 2, ""),
         ("performance.md", 2, ""),
-        ("results.md", 2, ""),
+        ("results.md", 3, ""),
         ("text.md", 2, "runs/tasks"),
         ("tasks.md", 20, "data/small/manifest.json"),
     ],

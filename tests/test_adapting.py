@@ -198,7 +198,7 @@ def test_adaptation_that_is_not_possible_is_refused(data, bases, tmp_path):
 def test_corrupt_adapted_run_is_refused_in_one_line(whole, tmp_path):
     (tmp_path / "model.safetensors").write_bytes((whole["llama"] / "model.safetensors").read_bytes())
     entries = description(whole["llama"])
-    for name, value in {"model_type": "other", "num_hidden_layers": 10**9, "hidden_size": 32}.items():
+    for name, value in {"model_type": "other", "num_hidden_layers": 9, "hidden_size": 32}.items():
         model = {**entries["model"], "config": {**entries["model"]["config"], name: value}}
         (tmp_path / "config.json").write_text(json.dumps({**entries, "model": model}))
         with refused("model_type=other" if name == "model_type" else "corrupt"):

@@ -250,7 +250,7 @@ REFUSED = [
     (f"trace {{scdm}} {PUZZLE}", "nothing to write: name a page"),
     ("demo --out {full}", "exists and is not empty"),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
-    ("bench --train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH, like tiny:64x128"),
+    ("bench --train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128"),
     ("bench --train huge:4x4", "SIZE is one of pico, nano"),
     ("bench --train tiny:4x8:6", "with PADDED the longer"),
     ("bench --rounds 0", "--rounds 0: must be"),

@@ -212,6 +212,8 @@ def open_model(
     else:
         folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
         if is_of_transformers(folder):
+            if base is not None:
+                raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
             net, tokenizer = open_autoregressive(folder)
         else:
             net = from_pretrained(folder, base=base)

@@ -156,7 +156,7 @@ SCALES: Registry[Scale] = Registry(
                 "zebra": Budget(**ZEBRA, curve_candidates=2, latent_counts=(0, 2, 4, "all")),
                 "countdown": Budget(**COUNTDOWN, latent_counts=(0, 4, 8, 16, "all")),
                 "sudoku-large": Budget(
-                    **longer_budget("sudoku-9-pattern", 100_000, batch_size=32, steps=600),
+                    **longer_budget("sudoku-9-pattern", 100_000, steps=1_500),
                     windows=(1, 4, 16, 64),
                 ),
                 "text": Budget(

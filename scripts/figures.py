@@ -85,7 +85,7 @@ def masks() -> Data:
         found[name] = {
             "positions": layout.positions[0].tolist(),
             "clean": CLEAN,
-            "latents": int(latents),
+            "latents": int(latents[0]),
             "mask": dense_mask(method.attention, layout)[0].int().tolist(),
         }
     return found

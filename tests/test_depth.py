@@ -195,7 +195,7 @@ def test_depth_is_written_only_if_it_is_set(nano, tmp_path):
     path = tmp_path / "config.json"
     assert from_pretrained(tmp_path).method == METHODS["mdm-depth"]
     content = json.loads(path.read_text())
-    for damaged in ("uniform:2", 3, None):
+    for damaged in ("uniform:2", "half:0.5"):
         content["method"]["depth"] = damaged
         path.write_text(json.dumps(content))
         with refused(f"depth={damaged}"):

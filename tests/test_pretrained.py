@@ -58,7 +58,7 @@ CONFIGS = {  # wrong entries of a config: (keys, value, error)
     "a text for a number": (("model", "vocab_size"), "4", "vocab_size=4: must be a whole number"),
     "long sequences": (("model", "max_length"), 1 << 40, "at most 65,535"),
     "other positions": (("model", "positions"), ["both"], "must be one of both, rotary, learned"),
-    "a window in words": (("method", "window"), "x", "window=x: must be at least 1"),
+    "a window of 0": (("method", "window"), 0, "window=0: must be at least 1"),
     "a list for a model": (("model",), [], "corrupt"),
 }
 

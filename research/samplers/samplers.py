@@ -6,6 +6,7 @@ python research/samplers/samplers.py --measure   # measure what rows.jsonl lacks
 
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -49,8 +50,9 @@ CURVES = [
     *(
         Curve("boards 6x6", *setting, samples=300)
         for setting in (
-            *(("mdm", "all", None), ("scdm", "all", None), ("scdm", 8, 0), ("scdm", 8, "all")),
-            *(("esolm", 8, 0), ("esolm", 8, "all")),
+            ("mdm", "all", None),
+            ("scdm", "all", None),
+            *product(("scdm", "esolm"), (8,), (0, "all")),
         )
     ),
     *(Curve("Zebra", method, "all", None, 500) for method in ("mdm", "scdm")),

@@ -46,15 +46,9 @@ class Curve(NamedTuple):
         return f"{self.task}, {self.method}, k = {self.candidates}{n}"
 
 
+ON_BOARDS = [("mdm", "all", None), ("scdm", "all", None), *product(("scdm", "esolm"), (8,), (0, "all"))]
 CURVES = [
-    *(
-        Curve("boards 6x6", *setting, samples=300)
-        for setting in (
-            ("mdm", "all", None),
-            ("scdm", "all", None),
-            *product(("scdm", "esolm"), (8,), (0, "all")),
-        )
-    ),
+    *(Curve("boards 6x6", *setting, samples=300) for setting in ON_BOARDS),
     *(Curve("Zebra", method, "all", None, 500) for method in ("mdm", "scdm")),
     *(Curve("boards 9x9", method, "all", None, 100) for method in ("mdm", "scdm")),
     *(Curve("puzzles 6x6", method, "all", None, 300) for method in ("mdm", "scdm")),

@@ -132,7 +132,11 @@ def method_of(config: TrainConfig, method: Method | None) -> Method:
 
     Raise ValueError if there is no such method.
     """
-    method = load_method(config.method) if method is None else method
+    return as_configured(load_method(config.method) if method is None else method, config)
+
+
+def as_configured(method: Method, config: TrainConfig) -> Method:
+    """Return a method with the config's loss weight and targets, if it has them."""
     weight = config.weight or method.weight
     return replace(method, weight=weight, targets=config.targets or method.targets)
 
@@ -153,8 +157,7 @@ def first_method(config: TrainConfig, method: Method) -> Method | None:
         allowed = ", ".join(name for name, other in METHODS.items() if fits(other))
         problem = f"its order, window or readout is not that of {config.method}"
         raise ValueError(f"first={config.first}: {problem}. Use one of {allowed}.")
-    weight = config.weight or first.weight
-    return replace(first, weight=weight, targets=config.targets or first.targets)
+    return as_configured(first, config)
 
 
 def ema_and_optimizer(

@@ -72,10 +72,7 @@ class Grid:
         Raises:
             ValueError: the length or a symbol is wrong, or a unit has equal digits.
         """
-        symbols = symbols_of(text, {self.num_cells})
-        digits = np.array(
-            [self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16
-        )
+        digits = self._digits(text)
         conflict = self.conflict(digits)
         if conflict:
             raise ValueError(f"puzzle contradicts itself: {conflict}")
@@ -83,10 +80,7 @@ class Grid:
 
     def answer(self, text: str) -> Cells:
         """Return the cells of a filled board, which may be wrong. Raise ValueError if one is empty."""
-        symbols = symbols_of(text, {self.num_cells})
-        digits = np.array(
-            [self._digit(symbol, cell) for cell, symbol in enumerate(symbols)], np.int16
-        )
+        digits = self._digits(text)
         if (digits < 0).any():
             raise ValueError(f"{self.cell_name(int((digits < 0).argmax()))} is empty")
         return digits
@@ -104,6 +98,11 @@ class Grid:
         repeated = (in_units[:, :, None] == in_units[:, None, :]).sum(2) > 1
         clashing[self.cells_of[repeated]] = True
         return clashing
+
+    def _digits(self, text: str) -> Cells:
+        """Return the digit of each cell of a text, which may contradict each other, -1 if empty."""
+        symbols = enumerate(symbols_of(text, {self.num_cells}))
+        return np.array([self._digit(symbol, cell) for cell, symbol in symbols], np.int16)
 
     def _digit(self, symbol: str, cell: int) -> int:
         """Return the digit 0..side-1 of a symbol, or -1 for an empty cell."""

@@ -72,7 +72,6 @@ def setup(
 ) -> Run:
     """Return a run at its first step, or at that of its latest checkpoint. Raises as `fit`."""
     folder = config.folder
-    device = accelerator.device
     ignored = () if given is None else OF_TRANSFORMER
 
     # Check the config, and the run that it resumes.
@@ -82,11 +81,11 @@ def setup(
     config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
     requested = config.precision
-    config = resume_config(config, started, device, ignored)
+    config = resume_config(config, started, accelerator.device, ignored)
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, task, splits)
-    print_precision(config.precision, requested, started is not None, device)
+    print_precision(config.precision, requested, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.
     has_checkpoint = bool(saved_states(folder))
@@ -101,7 +100,7 @@ def setup(
     check_or_write(folder, started, contents, task_files)
 
     # Load the latest checkpoint. All ranks read theirs before files of later steps are removed.
-    ema, optimizer = ema_and_optimizer(net, config, device)
+    ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
     state = State() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
@@ -111,7 +110,7 @@ def setup(
     model: Any = net if given is None else given
     if config.parallel != "fsdp":
         model, optimizer = accelerator.prepare(model, optimizer)
-    place_ema(ema, net, device)
+    place_ema(ema, net, accelerator.device)
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import json
 import re
 import sys
 from functools import partial
@@ -14,10 +13,9 @@ import torch
 
 from helpers.documentation import ROOT
 from helpers.oracle import Oracle, small_joint
-from latent_tokens import METHODS, TASKS, Decoding, PolicyInput, from_pretrained
+from latent_tokens import METHODS, TASKS, Decoding, PolicyInput
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.sampling import generate
-from latent_tokens.evaluation.rows import read_results
 from latent_tokens.paper.tables import interval_over_seeds
 
 RESEARCH = ROOT / "research"
@@ -98,17 +96,6 @@ def test_intervals_follow_the_rule_of_the_package():
     assert tables.verdict((-5.0, -4.0), 3, False, 3) == "no"
     assert tables.verdict((-5.0, 4.0), 3, False, 3) == "undecided"
     assert tables.verdict((1.0, 2.0), 2, False, 0) == "no claim: 2 seeds"
-
-
-@pytest.mark.parametrize("path", sorted(RESEARCH.glob("*/models")), ids=lambda path: path.parent.name)
-def test_a_stored_model_is_that_of_rows(path):
-    index = json.loads((path / "models.json").read_text())
-    assert {folder.name for folder in path.iterdir() if folder.is_dir()} == set(index)
-    rows = read_results(path.parent / "rows.jsonl")
-    for name, entry in index.items():
-        models = {row["model"] for row in rows if row["weights_sha256"] == entry["weights_sha256"]}
-        assert models == {entry["model"]}
-        assert all(torch.equal(w, w.bfloat16().float()) for w in from_pretrained(path / name).parameters())
 
 
 def test_intercalates_of_known_squares():

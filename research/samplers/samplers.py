@@ -59,14 +59,10 @@ def models_of(curve: Curve) -> Iterator[tuple[int, str]]:
     """Yield the training seeds of a curve, with the directory or name of each model."""
     if curve.task == "boards 9x9":
         yield 0, f"sudoku-9-{curve.method}"
-    elif curve.task == "Zebra":
-        yield 0, str(ROOT / "results" / "cpu" / "models" / f"zebra-compact-3-{curve.method}-0")
-    elif curve.method == "esolm":
-        runs = ROOT / "runs" / "samplers"
-        yield from ((seed, str(runs / f"sudoku-6-esolm-{seed}")) for seed in range(3))
     else:
-        models = HERE.parent / "confidence" / "models"
-        yield from ((seed, str(models / f"sudoku-6-{curve.method}-{seed}")) for seed in range(3))
+        task, num_seeds = ("zebra-compact-3", 1) if curve.task == "Zebra" else ("sudoku-6", 3)
+        for seed in range(num_seeds):
+            yield seed, str(ROOT / "runs" / "samplers" / f"{task}-{curve.method}-{seed}")
 
 
 def measure(path: Path = HERE / "rows.jsonl", samples: int | None = None) -> None:

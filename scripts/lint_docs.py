@@ -32,7 +32,7 @@ LONGEST_SENTENCE = 35  # words
 LONGEST_ON_AVERAGE = 25
 WIDEST_LINE = 110  # columns
 METHODS_OF = {
-    "Model": ("generate", "evaluate", "save_pretrained", "push_to_hub"),
+    "Model": ("generate", "evaluate", "likelihood", "save_pretrained", "push_to_hub"),
     "ResultTable": ("to_pandas",),
     "DiffusionCollator": ("loss",),
 }

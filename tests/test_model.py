@@ -167,7 +167,8 @@ def test_generate_refuses_a_mistake_in_one_line(small, message):
 
 
 def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
-    results = small.evaluate(latents=(0, "all"), num_samples=8)
+    results = small.evaluate(latents=(0, "all"), num_samples=8, out=tmp_path / "kept")
+    assert latent_tokens.results(tmp_path / "kept").latents.tolist() == [0, 16]
     rows = evaluate(small.net, small.task, EvalConfig(latents=(0, "all"), num_samples=8))
     timed = ("seconds", "samples_per_second")
     for row, expected in zip(results.rows, rows, strict=True):
@@ -184,6 +185,11 @@ def test_results_without_pandas_name_the_package(small, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ValueError, match="pip install pandas"):
         small.evaluate(num_samples=1).to_pandas()
+
+
+def test_likelihood_is_for_text(small):
+    with refused("likelihood: the model learned sudoku-4. Use a text model."):
+        small.likelihood("1234")
 
 
 def test_evaluate_refuses_an_evaluator_model_of_boards(small):

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from tokenizers import Tokenizer, models, processors
 
 from helpers.refusals import refused
-from latent_tokens import DataConfig, fit, from_pretrained, load_data, make_data
+from latent_tokens import DataConfig, fit, from_pretrained, load, load_data, make_data
 from latent_tokens.cli import main
 from latent_tokens.data.corpus import (
     LONGEST_DOCUMENT,
@@ -251,6 +251,7 @@ def test_likelihood_of_a_text_file(run, tmp_path, capsys):
     line = capsys.readouterr().out
     assert "standard error" not in line
     assert "bits per byte" in line
+    assert load(run).likelihood(article(99), orders=3) == [row]
     (nearest,), (random,) = (
         rows_of(capsys, *command, "--latents", 2, "--latent-policy", policy)
         for policy in ("nearest", "random")
@@ -270,7 +271,7 @@ MISTAKES = {
     "evaluate {run} --judge {run}/nowhere": "must be a directory or a name on the Hub",
     "evaluate {run} --data {run} --judge smollm2": "with --evaluator smollm2: only trigrams learn",
     "likelihood {run} --text README.md --latent-policy random": "--latent-policy random with --latents 0",
-    "likelihood {run}": "exactly one is needed, --text FILE or --data DIR",
+    "likelihood {run}": "exactly one of the two is needed. Name a text or a data set",
     "likelihood {run} --text {run}/nowhere": "No such file or directory: '{run}/nowhere'",
     "likelihood {run} --text {run}/config.json --latents -2": "--latents -2: must be a whole number from 0",
     "likelihood {run} --text {run}/config.json --latents 2 --orders 0": "--orders 0: must be a whole number",

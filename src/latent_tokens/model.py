@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -28,6 +29,7 @@ from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.evaluation.evaluate import evaluate
+from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, sequences_of
 from latent_tokens.evaluation.problems import (
     Batch,
     decode_batch,
@@ -36,13 +38,22 @@ from latent_tokens.evaluation.problems import (
     without_prompt,
 )
 from latent_tokens.evaluation.report import table
-from latent_tokens.evaluation.rows import Row, judged_by
+from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import check_policy, decoding_for, split_functions
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub import push_to_hub, save_pretrained
-from latent_tokens.tasks import Examples, Language, Task, Tokens, check_instance, errors_of, joined
+from latent_tokens.tasks import (
+    Examples,
+    Language,
+    Task,
+    Text,
+    Tokens,
+    check_instance,
+    errors_of,
+    joined,
+)
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
 from latent_tokens.training.loop import fit
@@ -192,6 +203,7 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
 
 
 FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence", "select")
+OF_LIKELIHOOD = ("order", "latents", "latent_policy", "seed", "off_distribution")
 
 
 @dataclass(frozen=True)
@@ -260,11 +272,15 @@ class Model:
             off_distribution=is_off_distribution(self.method, decoding.latents),
         )
 
-    def evaluate(self, *, evaluator: str | None = None, **settings: Any) -> ResultTable:
+    def evaluate(
+        self, *, evaluator: str | None = None, out: str | Path | None = None, **settings: Any
+    ) -> ResultTable:
         """Return the rows of `evaluate`, one per number of latent tokens.
 
         Args:
             evaluator: the evaluator model of generated text, by default trigrams of `data`.
+            out: the directory whose results.jsonl receives each row when it is measured, where
+                `results` finds it: `model.directory` for a run. None stores no rows.
             **settings: any field of `EvalConfig`, or a function for a field of `Decoding`, which the
                 rows name.
 
@@ -276,9 +292,52 @@ class Model:
             >>> [row["latents"] for row in results.rows]
             [0, 4]
         """
-        rows = evaluate(self.net, self.task, evaluator=evaluator, **settings)
+        if out is None:
+            rows = evaluate(self.net, self.task, evaluator=evaluator, **settings)
+        else:
+            Path(out).mkdir(parents=True, exist_ok=True)  # before anything is measured
+            keep = partial(append_result, Path(out) / "results.jsonl")
+            rows = evaluate(self.net, self.task, evaluator=evaluator, on_row=keep, **settings)
         samples = f"{rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
         return ResultTable(rows, f"{self.directory.name}, {samples}")
+
+    def likelihood(
+        self,
+        text: str | None = None,
+        *,
+        data: str | Path | None = None,
+        num_sequences: int | None = None,
+        orders: int = DEFAULT_ORDERS,
+        **settings: Any,
+    ) -> list[dict[str, Any]]:
+        """Return the exact likelihood of a text, averaged over decoding orders, one row per n.
+
+        Args:
+            text: the text. None is the test split of `data`.
+            data: the directory of a data set. None is the text.
+            num_sequences: the number of sequences, evenly spaced. None is all of a text, and 64 of
+                a data set.
+            orders: the number of random orders.
+            **settings: order, latents, latent_policy, seed and off_distribution of `EvalConfig`.
+
+        Returns:
+            Rows with nats_per_token, perplexity, bits_per_byte and others, as `latent-tokens
+            likelihood --json` prints them.
+
+        Raises:
+            ValueError: the model did not learn text, or does not support a setting.
+
+        Example:
+            load("runs/text").likelihood("Once upon a time", latents=(0, 16))[1]["perplexity"]
+        """
+        if not isinstance(self.task, Text):
+            raise ValueError(f"likelihood: the model learned {self.task.name}. Use a text model.")
+        for name in settings:
+            check_choice("setting", name, OF_LIKELIHOOD)
+        config = EvalConfig(data=None if data is None else Path(data), **settings)
+        source = "text" if data is None else f"data={data}"
+        examples = sequences_of(self.net, self.task, text, data, num_sequences, source)
+        return likelihoods(self.net, self.task, examples, config, orders=orders)
 
     def save_pretrained(
         self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from latent_tokens.checks import check_int
 from latent_tokens.commands.shared import ManyLatents, OwnMethod, Run
 from latent_tokens.configs import EvalConfig, PolicyName
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from latent_tokens.tasks import Examples, Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,115 +55,27 @@ class Likelihood(OwnMethod):
 
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
-    from latent_tokens.checkpoints.directory import check_fits, learned_text, model_of
+    from latent_tokens.checkpoints.directory import learned_text, model_of
     from latent_tokens.checkpoints.files import find
-    from latent_tokens.core.decoding import Decoding, is_off_distribution
-    from latent_tokens.core.method import name_of
-    from latent_tokens.evaluation.likelihood import nats_along_orders, num_bytes
-    from latent_tokens.evaluation.problems import policy_for
+    from latent_tokens.data.corpus import text_of
+    from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
     from latent_tokens.evaluation.rows import labeled
-    from latent_tokens.evaluation.settings import check_policy, shown_latents
-    from latent_tokens.progress import counting
-    from latent_tokens.tasks.text.task import with_first_given
 
-    # Read the model, its latent policy and the text.
-    check_int("orders", command.orders, 1)
     net = model_of(command.run, command.method, command.base)
     task = learned_text(find(command.run))
-    check_fits(net, task)
+    text = None if command.text is None else text_of(command.text)
+    source = f"text={command.text}" if text is not None else f"data={command.data}"
+    examples = sequences_of(net, task, text, command.data, command.num_sequences, source)
     names = ("latents", "order", "latent_policy", "data", "seed", "off_distribution")
     config = EvalConfig(**{name: getattr(command, name) for name in names})
-    check_policy(net.method, config, command.latents or ())
-    examples = read_examples(command, task, net.mask_id)
-    if net.method.readout == "left":
-        examples = with_first_given(examples)
-    policy = policy_for(net, task, config)
 
-    # Print the likelihood for each number of latent tokens.
-    for latents in command.latents or (None,):
-        shown = shown_latents(net.method, Decoding(latents=latents))
-        is_off = is_off_distribution(net.method, latents)
-        name = f"{name_of(net.method)} n={labeled(shown, is_off)}"
-        label: dict[str, bool | str] = {"off_distribution": True} if is_off else {}
-        if command.latent_policy is not None:
-            name += f" {command.latent_policy}"
-            label["latent_policy"] = command.latent_policy
-        with counting(f"likelihood, {name}", None) as report:
-            nats = nats_along_orders(
-                net,
-                examples,
-                orders=command.orders,
-                order=command.order,
-                latents=latents,
-                seed=command.seed,
-                report=report,
-                off_distribution=command.off_distribution,
-                latent_policy=policy,
-            )
-        row = row_of(nats, examples, num_bytes(task, examples))
-        if command.json:
-            print(json.dumps({"latents": shown, **label, **row}), flush=True)
-        else:
-            print(f"{name}: {in_words(row)}", flush=True)
+    def on_row(row: dict[str, Any]) -> None:
+        name = f"{row['method']} n={labeled(row['latents'], 'off_distribution' in row)}"
+        name = f"{name} {row.get('latent_policy', '')}".strip()
+        print(json.dumps(row) if command.json else f"{name}: {in_words(row)}", flush=True)
+
+    likelihoods(net, task, examples, config, orders=command.orders, on_row=on_row)
     return 0
-
-
-def read_examples(command: Likelihood, task: Text, mask_id: int) -> Examples:
-    """Return the sequences of the text.
-
-    Raise ValueError if there are none, or if MASK is a token of theirs: it is never predicted.
-    """
-    from latent_tokens.data.corpus import text_of
-    from latent_tokens.evaluation.problems import read_split
-    from latent_tokens.tasks.base import evenly
-
-    if command.text is not None and command.data is None:
-        source = f"text={command.text}"
-        examples = task.sequences(text_of(command.text))
-    elif command.data is not None and command.text is None:
-        source = f"data={command.data}"
-        examples = read_split(task, command.data, "test")
-    else:
-        raise ValueError("--text with --data: exactly one is needed, --text FILE or --data DIR")
-    default = 64 if command.text is None else len(examples.tokens)
-    count = default if command.num_sequences is None else command.num_sequences
-    check_int("num_sequences", count, 0)
-    examples = examples.take(evenly(len(examples.tokens), count))
-    if not len(examples.tokens):
-        raise ValueError(
-            f"{source}: is empty. Name a file with text, or a data set with a test split."
-        )
-    if (examples.tokens == mask_id).any():
-        problem = f"has token {mask_id}, which is MASK of the model, so it is never predicted"
-        raise ValueError(f"{source}: {problem}. Remove it.")
-    return examples
-
-
-def row_of(nats: NDArray[np.float64], examples: Examples, size: int) -> dict[str, Any]:
-    """Return the row of the nats (K, N) of N sequences along K orders, with `size` bytes of text.
-
-    nats: per token, of each order. nats_per_token: their mean.
-    standard_error: over orders, None for one.
-    ci95: interval of the perplexity over sequences, None for one.
-    bytes: of the text of these tokens, without ends of document.
-    """
-    from latent_tokens.evaluation.text import perplexity
-
-    tokens = examples.lengths - examples.known.sum(1)
-    each = nats.sum(1) / tokens.sum()
-    error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
-    value, interval = perplexity(nats.mean(0), tokens)
-    return {
-        "nats": each.tolist(),
-        "nats_per_token": float(each.mean()),
-        "standard_error": error,
-        "perplexity": value,
-        "ci95": interval,
-        "bits_per_byte": float(nats.sum(1).mean() / math.log(2) / max(size, 1)),
-        "sequences": len(tokens),
-        "tokens": int(tokens.sum()),
-        "bytes": size,
-    }
 
 
 def in_words(row: dict[str, Any]) -> str:

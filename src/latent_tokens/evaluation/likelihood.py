@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from latent_tokens.checkpoints.directory import check_fits
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.configs import block_in
-from latent_tokens.core.decoding import Count
+from latent_tokens.configs import EvalConfig, block_in
+from latent_tokens.core.decoding import Count, Decoding, is_off_distribution
 from latent_tokens.core.denoiser import Denoiser
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import (
     Order,
     any_order,
@@ -31,12 +34,18 @@ from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.state import Streams
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.data.splits import chunks_of
-from latent_tokens.evaluation.problems import device_of
+from latent_tokens.evaluation.problems import device_of, policy_for, read_split
+from latent_tokens.evaluation.settings import check_policy, shown_latents
+from latent_tokens.evaluation.text import perplexity
 from latent_tokens.network.likelihood import token_scores
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
+from latent_tokens.tasks.base import evenly
+from latent_tokens.tasks.text.task import with_first_given
 
 ROWS = 32  # sequences per batch
+DEFAULT_ORDERS = 4
 
 
 def nats_along_orders(
@@ -130,6 +139,127 @@ def schedule_for(method: Method, order: str | None) -> Order:
     return any_order if block_of(method.attention) is None else method.order
 
 
+def sequences_of(
+    net: Transformer,
+    task: Text,
+    text: str | None,
+    data: str | Path | None,
+    num_sequences: int | None,
+    source: str,
+) -> Examples:
+    """Return the sequences to score: those of a text, or of the test split of a data set.
+
+    Args:
+        net: the network that scores them.
+        task: the text that it learned.
+        text: the text. None is the data set.
+        data: the directory of the data set. None is the text.
+        num_sequences: how many, evenly spaced. None is all of a text, and 64 of a data set.
+        source: their name in a message.
+
+    Raises:
+        ValueError: there are none, or MASK is a token of theirs, which is never predicted.
+    """
+    if text is not None and data is None:
+        examples = task.sequences(text)
+    elif text is None and data is not None:
+        examples = read_split(task, Path(data), "test")
+    else:
+        problem = "exactly one of the two is needed"
+        raise ValueError(f"text with data: {problem}. Name a text or a data set.")
+    default = 64 if text is None else len(examples.tokens)
+    count = default if num_sequences is None else num_sequences
+    check_int("num_sequences", count, 0)
+    examples = examples.take(evenly(len(examples.tokens), count))
+    if not len(examples.tokens):
+        fix = "Name a file with text, or a data set with a test split."
+        raise ValueError(f"{source}: is empty. {fix}")
+    if (examples.tokens == net.mask_id).any():
+        problem = f"has token {net.mask_id}, which is MASK of the model, so it is never predicted"
+        raise ValueError(f"{source}: {problem}. Remove it.")
+    return with_first_given(examples) if net.method.readout == "left" else examples
+
+
+def likelihoods(
+    net: Transformer,
+    task: Text,
+    examples: Examples,
+    config: EvalConfig,
+    *,
+    orders: int = DEFAULT_ORDERS,
+    on_row: Callable[[dict[str, Any]], None] = lambda row: None,
+) -> list[dict[str, Any]]:
+    """Return one row per number of latent tokens of a config, as docs/formats.md describes.
+
+    Args:
+        net: the network, with its method.
+        task: the text that it learned.
+        examples: complete sequences.
+        config: order, latents, latent_policy, seed and off_distribution.
+        orders: the number of random orders.
+        on_row: receives each row when it is computed.
+
+    Raises:
+        ValueError: the method does not support a setting, or another text was learned.
+    """
+    check_int("orders", orders, 1)
+    check_fits(net, task)
+    method = net.method
+    check_policy(method, config, config.latents or ())
+    policy = policy_for(net, task, config)
+    rows = []
+    for latents in config.latents or (None,):
+        row: dict[str, Any] = {
+            "method": name_of(method),
+            "latents": shown_latents(method, Decoding(latents=latents)),
+        }
+        if is_off_distribution(method, latents):
+            row["off_distribution"] = True
+        if config.latent_policy is not None:
+            row["latent_policy"] = config.latent_policy
+        with counting(f"likelihood, {row['method']} n={row['latents']}", None) as report:
+            nats = nats_along_orders(
+                net,
+                examples,
+                orders=orders,
+                order=config.order,
+                latents=latents,
+                seed=config.seed,
+                report=report,
+                off_distribution=config.off_distribution,
+                latent_policy=policy,
+            )
+        row |= likelihood_of(nats, examples, num_bytes(task, examples))
+        rows.append(row)
+        on_row(row)
+    return rows
+
+
+def likelihood_of(nats: NDArray[np.float64], examples: Examples, num_bytes: int) -> dict[str, Any]:
+    """Return the likelihood of N sequences along K orders, from their nats (K, N).
+
+    nats: per token, of each order. nats_per_token: their mean.
+    standard_error: over orders, None for one.
+    ci95: interval of the perplexity over sequences, None for one.
+    bytes: of the text of these tokens, without ends of document.
+    """
+    tokens = examples.lengths - examples.known.sum(1)
+    each = nats.sum(1) / tokens.sum()
+    error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
+    value, interval = perplexity(nats.mean(0), tokens)
+    return {
+        "nats": each.tolist(),
+        "nats_per_token": float(each.mean()),
+        "standard_error": error,
+        "perplexity": value,
+        "ci95": None if interval is None else list(interval),
+        "bits_per_byte": float(nats.sum(1).mean() / math.log(2) / max(num_bytes, 1)),
+        "sequences": len(tokens),
+        "tokens": int(tokens.sum()),
+        "bytes": num_bytes,
+    }
+
+
 def num_bytes(task: Text, examples: Examples) -> int:
     """Return the bytes of the text of the unknown tokens, without ends of document."""
     is_text = (examples.tokens != task.coder.end) & ~examples.known
@@ -137,7 +267,6 @@ def num_bytes(task: Text, examples: Examples) -> int:
     return sum(len(task.inside(tokens[kept].tolist()).encode()) for tokens, kept in rows)
 
 
-DEFAULT_ORDERS = 4
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 
 

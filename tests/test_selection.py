@@ -26,10 +26,12 @@ from latent_tokens import (
     of_logits,
     top_prob,
 )
+from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core import sampling
 from latent_tokens.core.decoding import DecodingSettings
 from latent_tokens.core.selection import select
 from latent_tokens.core.state import start
+from latent_tokens.keywords import EvalSettings, ModelSettings, SamplingSettings
 from latent_tokens.network.fast import FastCandidateLogits
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 
@@ -258,5 +260,18 @@ def test_settings_of_an_evaluation_that_do_not_go_together(name, settings, messa
         load(name).evaluate(num_samples=1, **settings)
 
 
-def test_keywords_of_generate_are_the_fields_of_decoding():
-    assert [*DecodingSettings.__annotations__] == [field.name for field in fields(Decoding)]
+OWN_FUNCTIONS = ("confidence", "select")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "config", "others"),
+    [
+        (DecodingSettings, Decoding, ()),
+        (SamplingSettings, SamplingConfig, ()),
+        (ModelSettings, SamplingConfig, OWN_FUNCTIONS),
+        (EvalSettings, EvalConfig, OWN_FUNCTIONS),
+    ],
+)
+def test_keywords_are_the_fields_of_a_config(keywords, config, others):
+    names = {*keywords.__required_keys__, *keywords.__optional_keys__}
+    assert names == {*others, *(field.name for field in fields(config))}

@@ -2,10 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
-from latent_tokens.configs import LoraTargets, PositionName, PrecisionSetting, SizeName, TrackerName
+from latent_tokens.configs import (
+    LoraTargets,
+    NumCandidates,
+    NumLatents,
+    PolicyName,
+    PositionName,
+    Precision,
+    PrecisionSetting,
+    SizeName,
+    TrackerName,
+)
+
+Function = Callable[..., Any]  # your own, for a field of `Decoding`
+
+
+class DecodingKeywords(TypedDict, total=False):
+    """The settings that samples and evaluations share."""
+
+    order: str | Function | None
+    latent_policy: PolicyName | Function | None
+    tokens_per_step: int | Function | None
+    temperature: float | None
+    top_p: float | None
+    refresh: bool
+    confidence_noise: float | None
+    off_distribution: bool
+    seed: int
+
+
+class SamplingSettings(DecodingKeywords, total=False):
+    """The settings of `SamplingConfig` as keywords of `generate`."""
+
+    latents: NumLatents | Function | None
+    candidates: NumCandidates | Function | None
+    threshold: float | None
+    entropy_bound: float | None
+    factor: float | None
+
+
+class ModelSettings(SamplingSettings, total=False):
+    """The keywords of `Model.generate`: also functions that no config can name."""
+
+    confidence: Function
+    select: Function
+
+
+class EvalSettings(DecodingKeywords, total=False):
+    """The settings of `EvalConfig`, and functions that it cannot name, as keywords of `evaluate`."""
+
+    latents: tuple[NumLatents, ...] | Function | None
+    candidates: tuple[NumCandidates, ...] | Function | None
+    threshold: tuple[float, ...] | None
+    entropy_bound: tuple[float, ...] | None
+    factor: tuple[float, ...] | None
+    confidence: Function
+    select: Function
+    num_samples: int | None
+    data: Path | None
+    batch_size: int
+    precision: Precision
+    protocol: Literal["paper"] | None
+    threads: int | None
 
 
 class TrainSettings(TypedDict, total=False):

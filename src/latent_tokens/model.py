@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from latent_tokens.evaluation.problems import (
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import check_policy, decoding_for, split_functions
-from latent_tokens.keywords import TrainSettings
+from latent_tokens.keywords import EvalSettings, ModelSettings, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sharing.hub import push_to_hub, save_pretrained
@@ -232,7 +232,7 @@ class Model:
         known: ArrayLike | None = None,
         *,
         num_samples: int | None = None,
-        **settings: Any,
+        **settings: Unpack[ModelSettings],
     ) -> Samples:
         """Return samples: of prompts, one each, or of problems of the task.
 
@@ -273,7 +273,11 @@ class Model:
         )
 
     def evaluate(
-        self, *, evaluator: str | None = None, out: str | Path | None = None, **settings: Any
+        self,
+        *,
+        evaluator: str | None = None,
+        out: str | Path | None = None,
+        **settings: Unpack[EvalSettings],
     ) -> ResultTable:
         """Return the rows of `evaluate`, one per number of latent tokens.
 
@@ -367,7 +371,7 @@ class Model:
         """
         return push_to_hub(self.net, name, **options)
 
-    def decoding(self, settings: dict[str, Any]) -> tuple[Decoding, int]:
+    def decoding(self, settings: Mapping[str, Any]) -> tuple[Decoding, int]:
         """Return the `Decoding` and the seed of settings by name.
 
         Raises:

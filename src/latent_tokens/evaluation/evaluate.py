@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ from latent_tokens.evaluation.settings import (
     with_protocol,
 )
 from latent_tokens.evaluation.text import DEFAULT_TEXTS, Evaluator, evaluator_of, scores_of_texts
+from latent_tokens.keywords import EvalSettings
 from latent_tokens.network.check import check_once
 from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
@@ -115,7 +116,7 @@ def evaluate(
     *,
     evaluator: str | Evaluator | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
-    **settings: Any,
+    **settings: Unpack[EvalSettings],
 ) -> list[Row]:
     """Return the rows of results.jsonl, one per number of latent tokens.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.evaluation.settings import decoding_for
+from latent_tokens.keywords import SamplingSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.sharing.hub import for_transformers, push_to_hub, save_pretrained
@@ -208,7 +209,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         *,
         attention_mask: Tensor | None = None,
         on_step: Callable[[Step], None] | None = None,
-        **settings: Any,
+        **settings: Unpack[SamplingSettings],
     ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 

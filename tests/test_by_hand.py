@@ -147,7 +147,7 @@ def test_rule_that_reaches_one_slot_beyond_is_noticed():
     def one_behind(q, k, c):
         return (k < c) | (k == q) | (k == q - 1)
 
-    assert not is_cacheable(one_ahead)
+    assert not is_cacheable(one_ahead, 16)
     assert attends_later(one_ahead)
     assert attends_earlier(one_behind)
     assert not attends_later(one_behind)
@@ -660,10 +660,10 @@ def half_of_clean(q, k, c):
 
 
 def test_clean_slots_are_cached_only_if_they_attend_to_the_same():
-    assert is_cacheable(causal)
-    assert is_cacheable(near_past)
-    assert not is_cacheable(half_of_clean)
-    assert not is_cacheable(semi_causal)
+    assert is_cacheable(causal, 16)
+    assert is_cacheable(near_past, 16)
+    assert not is_cacheable(half_of_clean, 16)
+    assert not is_cacheable(semi_causal, 16)
 
 
 def test_likelihood_of_a_cacheable_rule_is_that_of_its_steps():

@@ -78,23 +78,30 @@ def dilated_causal(q, k, c):
     return (k <= q) & dilated(q, k, c)
 
 
+def end_of_clean(q, k, c):
+    """Attend to the last 20 clean slots: what a clean slot attends to changes from the 21st on."""
+    return (k <= q) & (k >= c - 20)
+
+
 def test_rules_are_tested_on_distant_slots_too():
     assert attends_later(dilated)
     assert attends_earlier(dilated_causal)
     assert clean_attends_to_masked(dilated)
     assert not clean_attends_to_masked(dilated_causal)
-    assert not is_cacheable(dilated)
-    assert is_cacheable(dilated_causal)
+    assert not is_cacheable(dilated, 12)
+    assert is_cacheable(dilated_causal, 12)
+    assert is_cacheable(end_of_clean, 20)
+    assert not is_cacheable(end_of_clean, 36)
     assert Method(any_order, dilated).latent_control == "fixed"
     assert Method(any_order, dilated_causal).latent_control == "free"
 
 
-@pytest.mark.parametrize("rule", [dilated, dilated_causal])
-def test_samples_of_a_dilated_rule_equal_the_reference(rule):
+@pytest.mark.parametrize(("rule", "length"), [(dilated, 12), (dilated_causal, 12), (end_of_clean, 36)])
+def test_samples_of_a_rule_of_distance_equal_the_reference(rule, length):
     torch.manual_seed(0)
-    net = Transformer(SIZES["pico"], vocab_size=4, max_length=12).eval()
+    net = Transformer(SIZES["pico"], vocab_size=4, max_length=length).eval()
     method = Method(any_order, rule)
-    known = torch.zeros(8, 12, dtype=torch.bool)
+    known = torch.zeros(8, length, dtype=torch.bool)
     decoding = Decoding(candidates=4)
     samples = generate(net, method, known.long(), known, decoding)
     expected = reference.generate(net, method, known.long(), known, decoding, 0)

@@ -64,7 +64,7 @@ def parts_of(base: Path, run: Path | None) -> Iterator[Part]:
     net = from_pretrained(run, base=base)
     training = json.loads((run / "config.json").read_text())["training"]
     last = training["steps"]
-    if not is_cacheable(net.method.attention):
+    if not is_cacheable(net.method.attention, net.max_length):
         yield Part(net, last, *((FEW, ("all",)) if is_mdm(net) else (SEQUENCES, (0, 8, "all"))))
         return
     checkpoints = {step_in_name(path): path for path in saved_states(run)}

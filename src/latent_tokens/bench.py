@@ -186,7 +186,8 @@ def settings(config: BenchConfig) -> list[Setting]:
         elif config.candidates:
             candidates = config.candidates
         else:
-            candidates = (1,) if is_cacheable(method.attention) else (DEFAULT_CANDIDATES,)
+            is_cached = is_cacheable(method.attention, max(config.lengths))
+            candidates = (1,) if is_cached else (DEFAULT_CANDIDATES,)
         chosen += product((name,), latents, candidates)
     return chosen
 
@@ -234,7 +235,7 @@ def decoding_case(
     shown = shown_latents(method, decoding)
     num_latents = length if isinstance(shown, str) else shown
     shows_all = num_latents >= length - candidates * (method.latent_control == "fixed")
-    if not is_cacheable(method.attention):
+    if not is_cacheable(method.attention, length):
         cost = relative_cost(length, candidates, num_latents)
     elif method.readout == "shifted":
         cost = 1 / length

@@ -8,7 +8,7 @@ block of the query and that of the key.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +27,7 @@ Rule = Callable[..., Verdict]
 """A rule with the attribute `block` also takes the block of the query and that of the key."""
 
 
-PROBED_SLOTS = 16  # on which a rule is tested
+PROBED_SLOTS = 16  # on which a rule is tested with each number of clean ones
 
 
 def bidirectional(q: Slot, k: Slot, c: Slot) -> Verdict:
@@ -81,26 +81,38 @@ def clean_attends_to_masked(rule: Rule) -> bool:
     return bool((allowed & ~is_masked[:, :, None] & is_masked[:, None, :]).any())
 
 
-def is_cacheable(rule: Rule) -> bool:
+def is_cacheable(rule: Rule, num_slots: int) -> bool:
     """Return whether no slot attends to a later one, and what a clean one attends to stays as it is.
 
     If so, keys and values of clean slots never change. A rule with blocks is not tested for it.
+
+    Args:
+        rule: the rule, which may depend on the distance of two slots.
+        num_slots: the number of slots that it is tested on, those of the longest input.
+
+    Example:
+        >>> is_cacheable(causal, num_slots=36), is_cacheable(semi_causal, num_slots=36)
+        (True, False)
     """
     if block_of(rule) is not None:
         return False
-    allowed, is_masked = probe(rule)
-    last = allowed[-1]  # (Q, K): all slots are clean
-    is_fixed = bool(((allowed == last) | is_masked[:, :, None]).all())
-    return is_fixed and not bool(allowed.triu(1).any())
+    quarters = [num_slots * part // 4 for part in range(5)]
+    for allowed, is_masked in (probe(rule), probe(rule, num_slots, quarters)):
+        last = allowed[-1]  # (Q, K): all slots are clean
+        is_fixed = bool(((allowed == last) | is_masked[:, :, None]).all())
+        if not is_fixed or bool(allowed.triu(1).any()):
+            return False
+    return True
 
 
-def probe(rule: Rule) -> tuple[Bool[Tensor, "C Q K"], Bool[Tensor, "C K"]]:
-    """Return what a rule allows on PROBED_SLOTS slots, none to all of them clean, and which are masked."""
-    slots = torch.arange(PROBED_SLOTS, device="cpu")
-    num_clean = torch.arange(PROBED_SLOTS + 1, device="cpu")[:, None, None]
+def probe(
+    rule: Rule, num_slots: int = PROBED_SLOTS, counts: Sequence[int] = range(PROBED_SLOTS + 1)
+) -> tuple[Bool[Tensor, "C Q K"], Bool[Tensor, "C K"]]:
+    """Return what a rule allows with each of C numbers of clean slots, and which slots are masked."""
+    slots = torch.arange(num_slots, device="cpu")
+    num_clean = torch.tensor(counts, device="cpu")[:, None, None]
     verdict = torch.as_tensor(allows(rule, slots[:, None], slots, num_clean), device="cpu")
-    allowed = verdict.expand(PROBED_SLOTS + 1, PROBED_SLOTS, PROBED_SLOTS)
-    return allowed, slots >= num_clean[:, 0]
+    return verdict.expand(len(counts), num_slots, num_slots), slots >= num_clean[:, 0]
 
 
 def agree(rule: Rule, other: Rule, slots: int) -> bool:

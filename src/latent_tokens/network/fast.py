@@ -92,7 +92,9 @@ def generate(
     tokens = check_tensor("tokens", tokens)
     known = check_tensor("known", known)
     decoding = changed(Decoding() if decoding is None else decoding, settings)
-    is_cached = isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method)
+    is_cached = isinstance(inner, HuggingFaceDenoiser) and supports_cache(
+        inner, method, tokens.shape[1]
+    )
     is_ours = isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left"
     if not (is_cached or is_ours):
         check_once(inner, method, tokens.shape[1])
@@ -138,7 +140,7 @@ def microbatches(
     if isinstance(candidates, int):
         largest_step = int(state.sizes.max()) if state.sizes.numel() else 0
         k = min(max(candidates, largest_step), length)
-    if is_cacheable(method.attention):
+    if is_cacheable(method.attention, length):
         # Keys and values are cached, so a step computes the same number of slots in every row.
         slots = state.lengths
     elif isinstance(latents, int):
@@ -157,9 +159,9 @@ def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"]
     return net.qkv_table()
 
 
-def keeps_keys(method: Method) -> bool:
+def keeps_keys(method: Method, length: int) -> bool:
     """Return whether keys and values can be cached: of clean slots, or of finished blocks."""
-    return is_cacheable(method.attention) or isinstance(method.attention, BlockCausal)
+    return is_cacheable(method.attention, length) or isinstance(method.attention, BlockCausal)
 
 
 class FastCandidateLogits:
@@ -177,7 +179,7 @@ class FastCandidateLogits:
         self.method = method
         self.table = table
         self.sees_all = agree(method.attention, bidirectional, order.shape[1])
-        is_cached = keeps_keys(method)
+        is_cached = keeps_keys(method, order.shape[1])
         self.cache = CachedLogits(net, method, rows, order, table) if is_cached else None
 
     def __call__(

@@ -371,13 +371,13 @@ def merged(net: HuggingFaceDenoiser) -> PreTrainedModel:
     return model
 
 
-def supports_cache(net: HuggingFaceDenoiser, method: Method) -> bool:
+def supports_cache(net: HuggingFaceDenoiser, method: Method, length: int) -> bool:
     """Return whether the cache is exact for a network: a decoder in eval mode, under a causal rule.
 
     The readout "left" reads slots that it would have dropped. Hooks on the network, and the forward
     of a subclass, would not be called. Those of `net.model` are.
     """
-    is_exact = is_cacheable(method.attention) and method.readout != "left"
+    is_exact = is_cacheable(method.attention, length) and method.readout != "left"
     is_plain = type(net) is HuggingFaceDenoiser and not (
         net._forward_hooks or net._forward_pre_hooks
     )

@@ -127,12 +127,12 @@ def cached_logits(
     None if the cache is not exact for the network, or one pass holds all steps.
     """
     n = method.default_latents if latents is None else latents
-    is_exact = keeps_keys(method) and method.readout != "left"
+    is_exact = keeps_keys(method, tokens.shape[1]) and method.readout != "left"
     if fits_one_pass(method, n, tokens.shape[1]) or not is_exact:
         return None
     inner = unwrap(net)
     rows = torch.arange(len(tokens), device=tokens.device)
-    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method):
+    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method, tokens.shape[1]):
         return HuggingFaceCachedLogits(inner, method, rows)
     if isinstance(inner, Transformer) and is_plain(inner):
         table = qkv_table(inner, *tokens.shape)

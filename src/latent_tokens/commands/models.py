@@ -73,14 +73,14 @@ def run_import(command: Import) -> int:
         if value is not None:
             kind = "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
             raise ValueError(f"{option}={value}: is for {kind}. Leave it out.")
-    convert = import_published if is_published else import_training
+    convert = import_directory if is_published else import_lightning
     if not convert(command, source):
         print(WITHOUT_TOKENIZER)
     print(command.out)
     return 0
 
 
-def import_training(command: Import, source: Path) -> bool:
+def import_lightning(command: Import, source: Path) -> bool:
     """Convert a checkpoint of Eso-LM or MDLM. Return whether it has a tokenizer."""
     from latent_tokens.checkpoints.directory import save_pretrained
     from latent_tokens.checkpoints.files import fingerprint
@@ -124,7 +124,7 @@ def import_training(command: Import, source: Path) -> bool:
     return coder is not None
 
 
-def import_published(command: Import, folder: Path) -> bool:
+def import_directory(command: Import, folder: Path) -> bool:
     """Convert a directory of a published layout. Return whether it has a tokenizer.
 
     Raises:

@@ -18,7 +18,7 @@ from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.directory import check_fits, from_pretrained
-from latent_tokens.checks import changed
+from latent_tokens.checks import changed, function_name
 from latent_tokens.configs import SWEPT, EvalConfig
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
@@ -41,7 +41,6 @@ from latent_tokens.evaluation.settings import (
     check_policy,
     decoding_for,
     label,
-    name_of_function,
     order_for,
     row_settings,
     shown_candidates,
@@ -295,7 +294,7 @@ def answer(
         temperature=decoding.temperature,
         top_p=decoding.top_p,
         refresh=decoding.refresh,
-        latent_policy=name_of_function(decoding.latent_policy),
+        latent_policy=function_name(decoding.latent_policy),
         device=str(device),
         threads=torch.get_num_threads(),
     )

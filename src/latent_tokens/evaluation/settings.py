@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, cast
 
+from latent_tokens.checks import function_name
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
     EvalConfig,
@@ -202,7 +203,7 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
     """
     latents = method.default_latents if decoding.latents is None else decoding.latents
     if callable(latents):
-        return name_of_function(latents)
+        return function_name(latents)
     if method.window is None:
         return latents
     candidates = shown_candidates(method, decoding)
@@ -214,7 +215,7 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     """Return the number of candidates that a row reports, at most the window, or the name of its rule."""
     candidates = candidates_of(method, decoding)
     if callable(candidates):
-        return name_of_function(candidates)
+        return function_name(candidates)
     if method.window is None:
         return candidates
     return method.window if candidates == "all" else min(candidates, method.window)
@@ -223,16 +224,11 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
 def shown_order(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> str:
     """Return the order that a row reports, which names the confidence too, or that of your own."""
     if decoding.confidence not in (None, *CONFIDENCES.values()):
-        return name_of_function(decoding.confidence)
+        return function_name(decoding.confidence)
     known = (None, method.order, *ORDERS.values())
     if decoding.order in known or block_of(decoding.order) is not None:
         return order_for(method, task, config)
-    return name_of_function(decoding.order)
-
-
-def name_of_function(function: object) -> str:
-    """Return the name of a function as a row reports it."""
-    return getattr(function, "__name__", "custom")
+    return function_name(decoding.order)
 
 
 def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> Row:
@@ -249,7 +245,7 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
     values = {name: getattr(decoding, name) for name in SELECTIONS}
     settings |= cast(Row, {name: value for name, value in values.items() if value is not None})
     if decoding.select is not None:
-        settings["select"] = name_of_function(decoding.select)
+        settings["select"] = function_name(decoding.select)
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise
     if is_off_distribution(method, decoding.latents):

@@ -64,7 +64,7 @@ class CachedLogits:
         block = block_of(method.attention)
         # Steps rearrange an order within its blocks: the first order tells the block of an entry.
         self.blocks = None if block is None else (order // block).cpu().numpy()  # (R, L)
-        self.layers = [packed(cast(Block, block), len(rows)) for block in net.blocks]
+        self.layers = [packed(cast(Block, layer), len(rows)) for layer in net.blocks]
         self.is_causal = agree(method.attention, causal, self.length)
         self.rows = rows.cpu().numpy()
         self.cached = np.zeros(len(self.rows), np.int64)  # the number of slots of each row

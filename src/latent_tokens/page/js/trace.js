@@ -1,4 +1,4 @@
-/** One decode as a trace, in the format of docs/watching.md: `start`, one `frame` per step, `end`. */
+/** One decode as a trace, in the format of docs/formats.md: `start`, one `frame` per step, `end`. */
 
 import { decodingFor, reportedCounts } from "./decoding.js";
 import { latentControl } from "./methods.js";

@@ -60,7 +60,7 @@ def test_each_shortened_line_is_on_a_page():
 @pytest.mark.parametrize(
     ("name", "least", "written"),
     [
-        ("concepts.md", 4, ""),
+        ("concepts.md", 3, ""),
         ("hugging-face.md", 2, "models/sudoku-9/README.md"),
         ("index.md", 2, ""),
         ("performance.md", 1, ""),

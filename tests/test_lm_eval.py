@@ -398,7 +398,7 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "capitals.yaml").write_text(*blocks(page, "yaml"))
     (tmp_path / "tasks" / "capitals.jsonl").write_text(*blocks(page, "json"))
-    save_pretrained(text_net, "runs/tasks", about={"task": Text(LENGTH).description()})
+    save_pretrained(text_net, "runs/manual", about={"task": Text(LENGTH).description()})
     for command in commands(page):
         assert main(shlex.split(command)[1:]) == 0
     printed = capsys.readouterr().out

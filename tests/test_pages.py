@@ -65,7 +65,7 @@ def test_each_shortened_line_is_on_a_page():
         ("index.md", 2, ""),
         ("performance.md", 1, ""),
         ("results.md", 3, ""),
-        ("text.md", 2, "runs/tasks"),
+        ("text.md", 2, "runs/manual"),
         ("tasks.md", 20, "data/small/manifest.json"),
     ],
 )

@@ -13,7 +13,7 @@ CHECKED = (
     *("core.order", "core.layout", "core.attention", "core.method", "core.objective", "core.confidence"),
     *("core.selection", "core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood"),
     *("core.cost", "network.transformer", "network.kernels", "network.memory", "network.fast"),
-    *("network.likelihood", "network.check", "evaluation.solve"),
+    *("network.likelihood", "network.check"),
 )
 if os.environ.get("CHECK_SHAPES"):
     from jaxtyping import install_import_hook
@@ -79,33 +79,10 @@ def no_network(monkeypatch):
 
 
 def pytest_generate_tests(metafunc):
-    """Parametrize any_method over all variants, and with any_decoding over the pairs that are compatible."""
-    methods = variants()
-    if "any_decoding" in metafunc.fixturenames:
-        del methods["scdm-depth"]  # it decodes as scdm: its depth is for training only
-        decodings = metafunc.module.DECODINGS
-        pairs = {
-            f"{m}, {d}": (methods[m], decodings[d])
-            for m in methods
-            for d in decodings
-            if suits(methods[m], d)
-        }
-        metafunc.parametrize(("any_method", "any_decoding"), pairs.values(), ids=pairs)
-    elif "any_method" in metafunc.fixturenames:
+    """Parametrize any_method over all variants."""
+    if "any_method" in metafunc.fixturenames:
+        methods = variants()
         metafunc.parametrize("any_method", methods.values(), ids=methods)
-
-
-def suits(method, decoding_name):
-    """Return whether a method supports a decoding.
-
-    A left-to-right method takes one candidate. A shifted readout decodes from left to right only. Blocks
-    take no other order, and no partition.
-    """
-    if getattr(method.attention, "block", None):
-        return not any(word in decoding_name for word in ("given", "random", "any order", "process"))
-    if method.readout == "shifted":
-        return decoding_name in ("uniform", "left to right")
-    return not method.is_left_to_right or " of " not in decoding_name
 
 
 @pytest.fixture(scope="module")

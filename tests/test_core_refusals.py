@@ -25,11 +25,13 @@ from latent_tokens import (
     given,
     given_partition,
     growing,
+    influence,
     left_to_right,
     log_likelihood,
     loss,
     margin,
     random,
+    relevant,
     reverse_process,
     top_prob,
 )
@@ -102,6 +104,14 @@ METHOD_ROWS = [
     *((method_with("scdm", name=name), "name=", "1 to 100") for name in ("", "  ", "a\nb", "x" * 101, 7)),
     *((lambda name=name: METHODS[name], name, ONE_OF) for name in ("gpt", "ar-ntp-0", "block-mdm-0", "")),
     (lambda: blockwise(0), "block=0", "from 1"),
+    *(
+        (method_with("scdm", depth=depth), f"depth={depth}", "all, none:SHARE or uniform:SHARE")
+        for depth in ("some", "none", "uniform:", "none:0", "none:1.5", "uniform:nan", "all:0.5")
+    ),
+    (method_with("sidm", depth="none:0.5"), "depth=none:0.5", "attends to no other one"),
+    (method_with("arm", depth="uniform:0.5"), "depth=uniform:0.5", "attends to no other one"),
+    (method_with("scdm", depth="uniform:0.5", targets="next"), "depth=uniform:0.5", "Use targets=all"),
+    (method_with("ar-ntp-4", depth="none:0.5"), "with targets=next", "Use targets=all"),
 ]
 DECODING_ROWS = [
     *((decoding_with(candidates=k), f"candidates={k!r}", "from 1") for k in (0, -1, "some")),
@@ -124,6 +134,10 @@ DECODING_ROWS = [
     (lambda: given_partition([[0], [2]]), "schedule", "0..1"),
     (lambda: equal_parts(36 / 4), "steps=9.0", "whole number"),
     (lambda: reverse_process(0), "steps=0", "from 1"),
+    *(
+        (lambda relation=relation: relevant(relation), "relation of shape", "must be square, finite")
+        for relation in (torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), NAN))
+    ),
 ]
 BLOCK = METHODS["block-mdm-2"]
 PAIR_ROWS = [
@@ -151,6 +165,7 @@ PAIR_ROWS = [
     (decode(BLOCK, Decoding(1, latent_policy=random)), "latent_policy=random", "latent_policy=nearest"),
     (decode("scdm", Decoding(1, latent_policy=lambda step: step.order.flip(1))), "latent_policy", "may move"),
     (decode("scdm", Decoding(1, latent_policy=lambda step: step.order * 0)), "lambda", "permutation"),
+    (decode("scdm", Decoding(1, 2, latent_policy=relevant(torch.ones(4, 4)))), "of 4 positions", "of 3"),
     (decode("scdm", Decoding(1, order=lambda known: known.long() * 0)), "lambda", "permutation"),
     (decode("scdm", Decoding(1, order=given([1, 0]))), "schedule of shape (1, 2)", "its length"),
     (decode("scdm", Decoding(1, latents=lambda masked: -1)), "latents gives", "from 0"),
@@ -194,6 +209,11 @@ DATA_ROWS = [
         "Enlarge",
     ),
     (lambda: compile_blocks(nn.Linear(1, 1)), "net=Linear", "Transformer"),
+    (
+        lambda: influence(Oracle(JOINT), METHODS["arm"], TOKENS, NOTHING, torch.Generator()),
+        "shifted readout",
+        "Use another method",
+    ),
 ]
 
 

@@ -1,7 +1,8 @@
-"""Latent policies that go by positions, in decoding and in the exact likelihood."""
+"""Latent policies: by position, by chance and by influence, in decoding and in the exact likelihood."""
 
 import math
 import sys
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 
@@ -9,55 +10,64 @@ import pytest
 import torch
 
 from helpers.documentation import ROOT
+from helpers.oracle import Oracle
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
+    SIZES,
+    TASKS,
+    DataConfig,
     Decoding,
+    EvalConfig,
+    Transformer,
+    evaluate,
     generate,
     given,
+    influence,
     log_likelihood,
+    make_data,
     nats_along_orders,
     random,
+    relevant,
 )
-from latent_tokens.configs import EvalConfig, SamplingConfig
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.policies import PolicyInput, choose_latents
-from latent_tokens.core.sampling import generate as reference
 from latent_tokens.core.state import Streams
-from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.settings import check_policy
 
 sys.path.append(str(ROOT / "research" / "worth"))
 
 from policies import adjacent, decaying, distant
 
-from latent_tokens.tasks import TASKS
-
 LENGTH = 16
+TASK = TASKS["sudoku-4"]
+CHAIN = torch.tensor([[0.0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 = 2 ≡ 3
 
 
-def steps(latents, batch=6, seed=0):
-    """A step of rows with different lengths and numbers of clean tokens and candidates."""
-    generator = torch.Generator().manual_seed(seed)
+def step_of(latents, batch=6):
+    """Return a step of rows with different lengths and numbers of clean tokens and candidates."""
+    generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(LENGTH, generator=generator) for _ in range(batch)])
-    clean = torch.arange(batch) % 4
     masked = torch.tensor([LENGTH - 4 - row % 3 for row in range(batch)])
     candidates = 1 + torch.arange(batch) % 3
     n = torch.full((batch,), latents).minimum(masked - candidates)
-    return PolicyInput(order, clean, masked, candidates, n, torch.zeros_like(order))
+    return PolicyInput(order, torch.arange(batch) % 4, masked, candidates, n, torch.zeros_like(order))
 
 
 def parts_of(step, row, order):
-    """The candidates, latent tokens and other masked tokens of a row."""
-    start, n = int(step.start[row]), int(step.latents[row])
+    """Return the candidates, latent tokens and other masked tokens of a row."""
+    start = int(step.start[row])
+    n = int(step.latents[row])
     end = int(step.num_clean[row] + step.num_masked[row])
     line = order[row].tolist()
     return line[int(step.num_clean[row]) : start], line[start : start + n], line[start + n : end]
 
 
 @pytest.mark.parametrize(("policy", "sign"), [(adjacent, 1), (distant, -1)])
-@pytest.mark.parametrize("latents", [0, 1, 4, 16])
+@pytest.mark.parametrize("latents", [0, 4, 16])
 def test_latents_are_the_closest_or_the_farthest_positions(policy, sign, latents):
-    step = steps(latents)
+    step = step_of(latents)
     order = choose_latents(policy, step, lambda: None)
     for row in range(len(order)):
         candidates, chosen, others = parts_of(step, row, order)
@@ -84,75 +94,141 @@ def test_decaying_latents_are_a_draw_without_replacement():
         assert both == pytest.approx(expected, abs=4 * (expected / count) ** 0.5)
 
 
-@pytest.mark.parametrize("policy", [adjacent, distant, decaying])
-@pytest.mark.parametrize("name", ["scdm", "esolm"])
-def test_samples_of_a_policy_are_equal_in_any_batch_and_path(nano, name, policy):
-    decoding = Decoding(candidates=2, latents=3, latent_policy=policy)
-    tokens, lengths = torch.zeros(5, LENGTH, dtype=torch.long), torch.tensor([16, 12, 7, 16, 3])
-    known = torch.rand(5, LENGTH, generator=torch.Generator().manual_seed(1)) < 0.2
-    method = METHODS[name]
-    whole = generate(nano, method, tokens, known, decoding, 3, lengths=lengths)
-    plain = reference(nano, method, tokens, known, decoding, 3, lengths=lengths)
-    assert torch.equal(whole.tokens, plain.tokens)
-    assert torch.equal(whole.order, plain.order)
-    for row in range(5):
-        part, rows = slice(row, row + 1), torch.tensor([row])
-        alone = generate(
-            nano, method, tokens[part], known[part], decoding, 3, rows=rows, lengths=lengths[part]
-        )
-        assert torch.equal(alone.tokens, whole.tokens[part])
-
-
-@pytest.mark.parametrize("policy", [adjacent, distant, random, decaying])
-@pytest.mark.parametrize("name", ["scdm", "esolm"])
+@pytest.mark.parametrize(
+    ("name", "policy"), [("scdm", adjacent), ("esolm", distant), ("scdm", random), ("esolm", decaying)]
+)
 def test_likelihood_of_a_policy_is_that_of_decoding(nano, name, policy):
     """Each token has the probability that the decoding of the same steps gives it."""
-    method = METHODS[name]
     order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(2))
     logs = []
 
-    def look(step):
+    def observe(step):
         probabilities = step.probabilities[0, step.layout.num_shown[0] - 1]
         logs.append(probabilities[step.tokens[0, 0]].log().item())
 
     nothing = torch.zeros(1, LENGTH, dtype=torch.bool)
     decoding = Decoding(1, latents=3, latent_policy=policy, order=given(order.tolist()))
-    made = generate(nano, method, nothing.long(), nothing, decoding, seed=5, on_step=look)
-    zero, length = torch.tensor([0]), torch.tensor([LENGTH])
-    arguments = (nano, method, made.tokens, order[None], zero, length)
-    streams = Streams(5, torch.tensor([0]))
-    if policy in (adjacent, distant):
-        found = log_likelihood(*arguments, 3, latent_policy=policy)
-        assert found[0].tolist() == pytest.approx(logs, abs=1e-4)
-    plain = score_tokens(*arguments, 3, latent_policy=policy, streams=streams).log_probabilities
+    samples = generate(nano, METHODS[name], nothing.long(), nothing, decoding, seed=5, on_step=observe)
+    counts = (torch.tensor([0]), torch.tensor([LENGTH]))
+    arguments = (nano, METHODS[name], samples.tokens, order[None], *counts)
     cached = log_likelihood(*arguments, 3, latent_policy=policy, seed=5)
+    if policy in (adjacent, distant):
+        assert cached[0].tolist() == pytest.approx(logs, abs=1e-4)
+    streams = Streams(5, torch.tensor([0]))
+    plain = score_tokens(*arguments, 3, latent_policy=policy, streams=streams).log_probabilities
     torch.testing.assert_close(cached, plain, atol=1e-5, rtol=1e-5)
     assert not torch.allclose(plain, log_likelihood(*arguments, 3), atol=1e-4)
-    every = log_likelihood(*arguments, "all", latent_policy=distant)
-    last = log_likelihood(*arguments, "all")
-    assert every[0, -2:].tolist() == pytest.approx(last[0, -2:].tolist(), abs=1e-5)
 
 
 def test_orders_of_a_likelihood_are_the_same_for_every_policy(nano):
     nano.method = METHODS["scdm"]
-    examples = TASKS["sudoku-4"].generate(3, seed=0)
-    nats = partial(nats_along_orders, nano, examples, orders=2, seed=1)
+    nats = partial(nats_along_orders, nano, TASK.generate(3, seed=0), orders=2, seed=1)
     assert (nats(latents=0, latent_policy=decaying) == nats(latents=0)).all()
     drawn = nats(latents=2, latent_policy=decaying)
     assert (drawn != nats(latents=2)).all()
     assert (drawn == nats(latents=2, latent_policy=decaying)).all()
 
 
-def test_policies_are_refused_where_latents_cannot_be_chosen():
-    check_policy(METHODS["mdm"], SamplingConfig(latent_policy="random", off_distribution=True))
-    for name, off_distribution in (("mdm", False), ("arm", True)):
-        config = SamplingConfig(latent_policy="random", off_distribution=off_distribution)
-        with pytest.raises(ValueError, match=f"latent_policy=random is not supported by {name}"):
+@pytest.mark.parametrize("policy", ["random", "relevant"])
+def test_policy_is_refused_where_latents_cannot_be_chosen(policy):
+    check_policy(METHODS["mdm"], SamplingConfig(latent_policy=policy, off_distribution=True))
+    check_policy(METHODS["mdm-depth"], SamplingConfig(latent_policy=policy))
+    for name, off_distribution in (("mdm", False), ("sidm", False), ("ar-mtp", False), ("arm", True)):
+        config = SamplingConfig(latent_policy=policy, off_distribution=off_distribution)
+        with refused(f"latent_policy={policy} is not supported by {name}", "Use a scdm or esolm model"):
             check_policy(METHODS[name], config)
 
 
-def test_rows_name_the_policy_of_their_latents(nano):
+# Influence, and the policy that goes by it.
+
+
+def twins():
+    """Positions 0 and 1 hold the same one of three tokens, and so do 2 and 3. The pairs are independent."""
+    same = torch.eye(3, dtype=torch.float64)
+    return torch.einsum("ab,cd->abcd", same, same) + 1e-12
+
+
+def influence_on(method, tokens, known=None, **settings):
+    """Return the influence between positions of twins, by default of which no token is given."""
+    known = torch.zeros_like(tokens, dtype=torch.bool) if known is None else known
+    return influence(Oracle(twins()), method, tokens, known, torch.Generator().manual_seed(0), **settings)
+
+
+def influence_of_pairs(*pairs):
+    expected = torch.zeros(4, 4, dtype=torch.float64)
+    for pair in pairs:
+        expected[pair] = math.log(3)
+    return expected
+
+
+BOTH_WAYS = ((0, 1), (1, 0), (2, 3), (3, 2))
+
+
+@pytest.mark.parametrize(
+    ("method", "pairs"),
+    [
+        (METHODS["mdm"], BOTH_WAYS),
+        (METHODS["scdm"], BOTH_WAYS),
+        (METHODS["ar-mtp"], ((1, 0), (3, 2))),  # no influence on earlier positions
+        # The one masked position in the input was not in that of the step before.
+        (replace(METHODS["scdm"], window=1), ()),
+    ],
+)
+def test_influence_of_twins_is_all_that_there_is_to_know(method, pairs):
+    tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 2, 2], [1, 1, 0, 0]]).repeat(20, 1)
+    assert torch.allclose(influence_on(method, tokens), influence_of_pairs(*pairs), atol=1e-5)
+
+
+def test_influence_aligns_rows_of_several_lengths_at_their_ends():
+    """Twins at the end of a short row and of a long one are the same twins."""
+    tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 0, 0]]).repeat(30, 1)
+    found = influence_on(METHODS["mdm"], tokens, lengths=torch.tensor([4, 2]).repeat(30))
+    assert torch.allclose(found, influence_of_pairs(*BOTH_WAYS), atol=1e-5)
+
+
+def test_given_and_padding_positions_have_no_influence():
+    """One twin is given or past the length, so the other has none either."""
+    tokens = torch.zeros(8, 4, dtype=torch.long)
+    known = torch.tensor([[True, False, False, False]]).expand(8, 4)
+    found = influence_on(METHODS["mdm"], tokens, known)
+    assert torch.allclose(found, influence_of_pairs((2, 3), (3, 2)), atol=1e-5)
+    assert (found[0] == 0).all()
+    assert (found[:, 0] == 0).all()
+    cut = influence_on(METHODS["mdm"], tokens, known, lengths=torch.full((8,), 3))
+    assert (cut.abs() < 1e-5).all()
+
+
+@pytest.mark.parametrize(
+    ("order", "clean", "expected"),
+    [
+        # 3 is clean and 0 the candidate: 1 influences it, and 2, which is influenced most, does not.
+        ([3, 0, 1, 2], 1, [2, 1]),
+        # 0 is clean and 2 the candidate: 3 influences it more, but only 1 is influenced.
+        ([0, 2, 1, 3], 1, [1]),
+        ([2, 0, 1, 3], 0, [3]),  # no token is clean: the largest influence
+    ],
+)
+def test_best_latent_has_the_most_influence_and_is_last(order, clean, expected):
+    row = torch.tensor([order])
+    numbers = (clean, 4 - clean, 1, len(expected))
+    found = relevant(CHAIN)(PolicyInput(row, *(torch.tensor([number]) for number in numbers), row))[0]
+    assert found[: clean + 1].tolist() == order[: clean + 1]
+    assert found[clean + 1 : clean + 1 + len(expected)].tolist() == expected
+
+
+def test_evaluation_measures_the_influence_and_names_the_policy(nano):
     nano.method = METHODS["scdm"]
-    config = EvalConfig(latents=(2,), num_samples=2, latent_policy="random")
-    (row,) = evaluate(nano, TASKS["sudoku-4"], config)
-    assert row["latent_policy"] == "random"
+    config = EvalConfig(latents=(0, 3), num_samples=8, latent_policy="relevant")
+    rows, again = evaluate(nano, TASK, config), evaluate(nano, TASK, config)
+    assert [row["latent_policy"] for row in rows] == ["relevant", "relevant"]
+    assert [row["valid"] for row in rows] == [row["valid"] for row in again]
+
+
+def test_model_of_boards_infills_by_relevance(tmp_path):
+    counts = {"num_train": 0, "num_validation": 8, "num_test": 4}
+    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", processes=1, **counts))
+    boards = TASKS["sudoku-6"]
+    net = Transformer(SIZES["pico"], boards.vocab_size, boards.length).eval()
+    net.method = METHODS["scdm"]
+    (row,) = evaluate(net, boards, EvalConfig(data=folder, latents=(2,), latent_policy="relevant"))
+    assert (row["latent_policy"], row["num_samples"]) == ("relevant", 4)

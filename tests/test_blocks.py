@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     TASKS,
@@ -16,7 +17,6 @@ from latent_tokens import (
     left_to_right,
     log_likelihood,
     loss,
-    nats_along_orders,
 )
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import agree, bidirectional, causal
@@ -75,16 +75,14 @@ def test_leaving_out_later_blocks_changes_nothing(pico):
     assert (logits[7] - logits[8]).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("method", [METHODS["mdm"], METHODS["scdm"], BLOCKS], ids=name_of)
+@pytest.mark.parametrize("method", [METHODS["scdm"], BLOCKS], ids=name_of)
 def test_generate_decodes_blocks_from_left_to_right(pico, method):
     known, _ = arranged()
     decoding = Decoding(order=blockwise(4), candidates=8, tokens_per_step=3)
-    made = generate(pico, method, ANYTHING, known, decoding, 0)
     steps = []
-    generate(pico, method, ANYTHING, known, decoding, 0, on_step=steps.append)
+    samples = generate(pico, method, ANYTHING, known, decoding, 0, on_step=steps.append)
     for row in range(5):
-        clean = int(known[row].sum())
-        blocks = (made.order[row, clean:] // 4).tolist()
+        blocks = (samples.order[row, int(known[row].sum()) :] // 4).tolist()
         assert blocks == sorted(blocks)
     for step in steps:
         assert all(len({position // 4 for position in row}) == 1 for row in step.candidates)
@@ -123,14 +121,6 @@ def test_blocks_of_one_position_are_a_causal_model(pico):
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_likelihood_of_blocks_takes_their_orders_only(nano):
-    task = TASKS["sudoku-4"]
-    nano.method = BLOCKS
-    nats = nats_along_orders(nano, task.generate(2, seed=0), orders=2)
-    assert nats.shape == (2, 2)
-    assert (nats[0] != nats[1]).any()
-
-
 def test_order_of_blocks_has_a_name_in_configs():
     task = TASKS["sudoku-4"]
     decoding = decoding_for(METHODS["mdm"], task, SamplingConfig(order="blockwise:4"))
@@ -138,5 +128,5 @@ def test_order_of_blocks_has_a_name_in_configs():
     assert decoding_for(BLOCKS, task, SamplingConfig(order="uniform")).order == blockwise(4)
     decoding_for(METHODS["mdm"], task, SamplingConfig(order="blockwise:4", candidates=4))
     for wrong in ("blockwise", "blockwise:0", "blockwise:x"):
-        with pytest.raises(ValueError, match=r"order=blockwise.*: must be one of top_prob, .*blockwise:N"):
+        with refused(f"order={wrong}", "blockwise:N"):
             SamplingConfig(order=wrong)

@@ -1,15 +1,25 @@
-"""The loss: its gradients, lengths and scored tokens. test_oracle.py checks its expectation."""
+"""The loss: its gradients, lengths and scored tokens, and its parts. test_oracle.py has its expectation."""
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from latent_tokens import METHODS, Decoding, Size, Transformer, generate, loss
+from helpers.documentation import ROOT
+from helpers.runs import rows, tiny_run
+from latent_tokens import METHODS, SIZES, TASKS, Size, Transformer, fit, loss
 from latent_tokens.core.denoiser import supports_slots
 from latent_tokens.core.objective import corrupt, weighted_nll
-from latent_tokens.network import transformer
-from latent_tokens.network.memory import MAX_RATIO, MIN_SLOTS
+from latent_tokens.network import memory, transformer
+from latent_tokens.network.memory import (
+    MAX_RATIO,
+    MIN_SLOTS,
+    decoding_rows,
+    training_row_bytes,
+    training_rows,
+)
 from latent_tokens.training.step import microbatches
 
 
@@ -17,34 +27,13 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_every_method_trains(nano, any_method):
-    tokens = torch.randint(0, 4, (6, 16), generator=generator())
-    value = loss(nano, any_method, tokens, torch.zeros_like(tokens, dtype=torch.bool), generator())
-    gradients = torch.autograd.grad(value, list(nano.parameters()))
-    assert value.isfinite()
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert sum(float(gradient.abs().sum()) for gradient in gradients) > 0
-    assert not generate(nano, any_method, tokens, tokens < 0, Decoding(1), 0).tokens.eq(nano.mask_id).any()
-
-
 def test_known_tokens_are_clean_and_never_scored(any_method):
-    """A recorder of inputs as the network: known tokens are clean in all of them."""
-    seen = []
-
-    class Recorder:
-        mask_id = 4
-
-        def __call__(self, ids, positions, mask):
-            seen.append((ids, positions, mask.sum(-1) > 1))  # padding attends to itself only
-            return torch.zeros(*ids.shape, 5)
-
     tokens = torch.randint(0, 4, (64, 8), generator=generator())
-    known = torch.zeros_like(tokens, dtype=torch.bool)
-    known[:, :5] = True
-    loss(Recorder(), any_method, tokens, known, generator())
-    ids, positions, shown = seen[0]
-    if any_method.readout == "in_place":
-        assert (positions[shown & (ids == 4)] >= 5).all()
+    known = torch.arange(8).expand_as(tokens) < 5
+    batch = corrupt(any_method, tokens, known, generator(), mask_id=4)
+    assert batch.scored.any(1).all()
+    assert (batch.layout.positions[batch.scored] >= 5).all()
+    assert (batch.layout.num_clean >= 5).all()
 
 
 def test_positions_past_the_length_change_nothing(nano, any_method):
@@ -52,11 +41,11 @@ def test_positions_past_the_length_change_nothing(nano, any_method):
     lengths = torch.tensor([9, 16, 4, 1, 12])
     outside = torch.arange(16) >= lengths[:, None]
     nothing = torch.zeros_like(outside)
-    values = [
+    one, other = (
         loss(nano, any_method, changed, nothing, generator(3), lengths=lengths).item()
         for changed in (tokens, tokens.masked_fill(outside, 0))
-    ]
-    assert values[0] == pytest.approx(values[1], abs=1e-6)
+    )
+    assert one == pytest.approx(other, abs=1e-6)
 
 
 def test_clean_counts_are_uniform_and_stratified():
@@ -79,7 +68,8 @@ def ragged(batch=24):
     return tokens, torch.arange(16) < torch.randint(0, 6, (batch, 1), generator=generator(2)), lengths
 
 
-def gradients_of(net, value):
+def gradients_of(net, method, batch):
+    value = weighted_nll(net, method, batch)
     return [value.detach(), *torch.autograd.grad(value, list(net.parameters()))]
 
 
@@ -89,16 +79,21 @@ def assert_equal(found, expected):
         torch.testing.assert_close(one, other, atol=1e-5 * other.abs().max().item(), rtol=0)
 
 
-def test_logits_of_scored_slots_alone_give_equal_gradients(small, monkeypatch, any_method):
+def test_parts_and_scored_slots_alone_give_equal_gradients(small, monkeypatch, any_method):
+    """In parts of five rows, and from the logits of all slots."""
     monkeypatch.setattr(transformer, "TOKENS_PER_GROUP", 64)
     tokens, known, lengths = ragged()
-    found = []
-    for reads in (True, False):
-        monkeypatch.setattr(small, "supports_slots", reads, raising=False)
-        found.append(
-            gradients_of(small, loss(small, any_method, tokens, known, generator(3), lengths=lengths))
-        )
-    assert_equal(*found)
+    batch = corrupt(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
+    expected = gradients_of(small, any_method, batch)
+    assert all(0 < gradient.abs().sum() < torch.inf for gradient in expected)
+
+    parts = microbatches(batch, lambda width: 5)
+    assert len(parts) >= 5
+    by_part = [gradients_of(small, any_method, batch.take(rows).to(torch.device("cpu"))) for rows in parts]
+    assert_equal([sum(tensors) for tensors in zip(*by_part, strict=True)], expected)
+
+    small.supports_slots = False
+    assert_equal(gradients_of(small, any_method, batch), expected)
 
 
 def test_network_that_supports_slots_is_called_with_them(small):
@@ -113,13 +108,12 @@ def test_network_that_supports_slots_is_called_with_them(small):
             return small(ids, positions, mask, *slots)
 
     tokens, known, lengths = ragged()
-    expected = loss(small, METHODS["scdm"], tokens, known, generator(3), lengths=lengths)
+    arguments = (METHODS["scdm"], tokens, known)
+    expected = loss(small, *arguments, generator(3), lengths=lengths)
     for supported in (False, True):
         net = Own()
         net.supports_slots = supported
-        assert torch.isclose(
-            loss(net, METHODS["scdm"], tokens, known, generator(3), lengths=lengths), expected
-        )
+        assert torch.isclose(loss(net, *arguments, generator(3), lengths=lengths), expected)
     assert calls == [0, 1]
 
     class Subclass(Transformer):
@@ -143,44 +137,89 @@ def long_batch():
 def test_microbatches_hold_every_row_once_bucketed_by_length(long_batch, slots):
     parts = microbatches(long_batch, lambda width: max(1, slots // width))
     assert torch.cat(parts).sort().values.tolist() == list(range(300))
-    for rows in parts:
-        shown = long_batch.layout.num_shown[rows]
-        assert len(rows) <= max(1, slots // int(shown.max()))
-        assert shown.max() <= MAX_RATIO * shown.min() or (len(rows) - 1) * shown.max() <= MIN_SLOTS
-        assert long_batch.take(rows).layout.positions.shape == (len(rows), shown.max())
-    padded = sum(len(rows) * int(long_batch.layout.num_shown[rows].max()) for rows in parts)
+    for part in parts:
+        shown = long_batch.layout.num_shown[part]
+        assert len(part) <= max(1, slots // int(shown.max()))
+        assert shown.max() <= MAX_RATIO * shown.min() or (len(part) - 1) * shown.max() <= MIN_SLOTS
+        assert long_batch.take(part).layout.positions.shape == (len(part), shown.max())
+    padded = sum(len(part) * int(long_batch.layout.num_shown[part].max()) for part in parts)
     assert padded < 1.2 * long_batch.layout.num_shown.sum()
 
 
-def test_the_parts_of_a_batch_add_up_to_its_loss_and_gradients(small, any_method):
-    tokens, known, lengths = ragged()
-    drawn = corrupt(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
-    parts = microbatches(drawn, lambda width: 5)
-    assert len(parts) >= 5
-    in_parts = [
-        gradients_of(small, weighted_nll(small, any_method, drawn.take(rows).to(torch.device("cpu"))))
-        for rows in parts
-    ]
-    assert_equal(
-        [sum(tensors) for tensors in zip(*in_parts, strict=True)],
-        gradients_of(small, weighted_nll(small, any_method, drawn)),
-    )
-
-
 @pytest.mark.parametrize("name", ["mdm", "scdm"])
-def test_the_target_alone_is_the_next_token_behind_the_latents(name):
+def test_next_target_is_behind_the_latents(name):
     """It comes last, behind none to all other masked tokens if n is free, and behind all otherwise."""
     method = replace(METHODS[name], targets="next")
-    known = torch.zeros(4_000, 6, dtype=torch.bool)
-    drawn = corrupt(
-        method, torch.zeros(4_000, 6, dtype=torch.long), known, torch.Generator().manual_seed(0), mask_id=9
-    )
-    assert (drawn.scored.sum(1) == 1).all()
-    assert torch.equal(drawn.scored.long().argmax(1), drawn.layout.num_shown - 1)
-    latents, left = drawn.layout.num_shown - 1 - drawn.layout.num_clean, 6 - drawn.layout.num_clean
+    tokens = torch.zeros(4_000, 6, dtype=torch.long)
+    batch = corrupt(method, tokens, tokens > 0, generator(), mask_id=9)
+    assert (batch.scored.sum(1) == 1).all()
+    assert torch.equal(batch.scored.long().argmax(1), batch.layout.num_shown - 1)
+    latents = batch.layout.num_shown - 1 - batch.layout.num_clean
+    num_masked = 6 - batch.layout.num_clean
     if name == "mdm":
-        assert torch.equal(latents, left - 1)
+        assert torch.equal(latents, num_masked - 1)
     else:
-        counts = torch.bincount(latents[left == 4], minlength=4)
+        counts = torch.bincount(latents[num_masked == 4], minlength=4)
         assert len(counts) == 4
         assert (counts / counts.sum() - 1 / 4).abs().max() < 0.06
+
+
+# Parts that fit into memory.
+
+NET = Transformer(Size(32, 2, 3), 7, 64)
+MAX_ROWS = {
+    "DECODING_BYTES": lambda length: decoding_rows(NET, 4, length),
+    "TRAINING_BYTES": lambda length: training_rows(NET, length),
+}
+
+
+@pytest.mark.parametrize("constant", MAX_ROWS)
+def test_max_rows_grow_with_memory_and_shrink_with_length(monkeypatch, constant):
+    counts = []
+    for exponent in range(34):
+        monkeypatch.setattr(memory, constant, 1 << exponent)
+        counts.append([MAX_ROWS[constant](length) for length in (1, 7, 16, 64)])
+    counts = torch.tensor(counts)
+    assert (counts.diff(dim=0) >= 0).all()
+    assert (counts.diff(dim=1) <= 0).all()
+    assert (counts[0] == 1).all()
+    assert (counts[-1] > 1_000).all()
+
+
+def test_more_candidates_never_give_more_rows():
+    few, more, many = (decoding_rows(NET, candidates, 64) for candidates in (1, 8, 64))
+    assert few >= more >= many < few
+
+
+BYTES_TRAINED = 4 * 5  # weight, EMA weight, gradient and two moments of AdamW, in float32
+
+
+def test_memory_table_of_the_page_is_computed():
+    task = TASKS["sudoku-9"]
+    page = (ROOT / "docs" / "scaling.md").read_text()
+    lines = re.findall(r"^\| `(\w+)` \| (\S+)M \| (\S+) GB \| (\S+) GB \| (\S+) GB \|$", page, re.M)
+    assert [name for name, *_ in lines] == ["nano", "tiny", "mini", "sminy", "small"]
+    for name, *shown in lines:
+        with torch.device("meta"):
+            net = Transformer(SIZES[name], task.vocab_size, task.length, positions="learned")
+        count = sum(weight.numel() for weight in net.parameters())
+        fixed = BYTES_TRAINED * count / 1e9
+        board = training_row_bytes(net, task.length) / 1e9
+        computed = [f"{count / 1e6:.1f}", f"{fixed:.2f}", f"{board:.3f}", f"{fixed + 32 * board:.2f}"]
+        assert computed == shown
+
+
+def test_microbatches_give_the_weights_of_the_full_batch(tmp_path, monkeypatch):
+    """A learning rate of a hundred times the tolerance: Adam magnifies the rounding of small gradients."""
+    settings = {"steps": 2, "lr": 1e-4}
+    expected = fit(tiny_run(tmp_path / "whole", **settings))
+    net = Transformer(SIZES["pico"], 4, 16)
+    assert training_rows(net, 16) >= 8
+    monkeypatch.setattr(memory, "TRAINING_BYTES", 3 * training_row_bytes(net, 16))
+    assert 1 < training_rows(net, 16) < 8 / 2
+    run = fit(tiny_run(tmp_path / "parts", **settings))
+    weights = load_file(run / "model.safetensors")
+    for name, weight in load_file(expected / "model.safetensors").items():
+        torch.testing.assert_close(weights[name], weight, atol=1e-6, rtol=0, msg=name)
+    losses = [rows(each)[-1]["validation_loss"] for each in (run, expected)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)

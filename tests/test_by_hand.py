@@ -35,7 +35,6 @@ from latent_tokens.core.attention import (
     attends_earlier,
     attends_later,
     bidirectional,
-    block_causal,
     causal,
     dense_mask,
     independent,
@@ -46,7 +45,7 @@ from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.likelihood import score_tokens
-from latent_tokens.core.order import blockwise, first_order, promote
+from latent_tokens.core.order import first_order, promote
 from latent_tokens.core.policies import PolicyInput, rank_by
 from latent_tokens.core.sampling import generate as reference_generate, nucleus, sample_tokens
 from latent_tokens.data.corpus import PackedFile, split_of
@@ -120,26 +119,6 @@ def test_mask_of_two_clean_two_masked_and_padding(rule, rows):
     assert dense_mask(rule, layout)[0].int().tolist() == [[int(bit) for bit in row] for row in rows]
 
 
-def test_mask_of_a_row_without_depth_is_independent():
-    """The first row attends as the method does, the second as an independent one."""
-    layout = Layout(torch.arange(3).repeat(2, 1), ints(1, 1), ints(3, 3), torch.tensor([False, True]))
-    assert dense_mask(bidirectional, layout).int().tolist() == [
-        [[1, 1, 1], [1, 1, 1], [1, 1, 1]],
-        [[1, 0, 0], [1, 1, 0], [1, 0, 1]],
-    ]
-
-
-def test_mask_of_blocks_of_two_positions():
-    """Positions 2 0 1 3 are of the blocks 1 0 0 1: block 0 attends to itself, block 1 to all."""
-    layout = Layout(ints([2, 0, 1, 3]), ints(0), ints(4))
-    assert dense_mask(block_causal(2), layout)[0].int().tolist() == [
-        [1, 1, 1, 1],
-        [0, 1, 1, 0],
-        [0, 1, 1, 0],
-        [1, 1, 1, 1],
-    ]
-
-
 def test_rule_that_reaches_one_slot_beyond_is_noticed():
     def one_ahead(q, k, c):
         return k <= q + 1
@@ -179,17 +158,11 @@ def test_promote_moves_chosen_entries_in_their_order():
     assert promote(ints([3, 0, 2, 1, 4]), ints(1), ints([3, 1]), ints(2)).tolist() == [[3, 1, 0, 2, 4]]
 
 
-def test_blockwise_order_shuffles_within_blocks():
-    """By noise the positions are 1 2 3 0, and by block 1 0 | 2 3."""
-    noise = torch.tensor([[0.9, 0.1, 0.2, 0.8]])
-    assert blockwise(2)(torch.zeros(1, 4, dtype=torch.bool), noise).tolist() == [[1, 0, 2, 3]]
-
-
 def test_policy_by_worth():
-    """One clean position, 0, and the candidate 4. Of 1 2 3 5 two become latent tokens."""
-    step = PolicyInput(ints([0, 4, 1, 2, 3, 5]), ints(1), ints(5), ints(1), ints(2), ints([7] * 6))
-    by_position = rank_by(lambda step: torch.arange(6.0)[None], "by position")
-    assert by_position(step).tolist() == [[0, 4, 3, 5, 2, 1]]  # 5 and 3, the best one last
+    """One clean position, 0, and the candidate 4. Of 1 2 3 5 two become latent tokens. 6 is padding."""
+    step = PolicyInput(ints([0, 4, 1, 2, 3, 5, 6]), ints(1), ints(5), ints(1), ints(2), ints([7] * 7))
+    by_position = rank_by(lambda step: torch.arange(7.0)[None], "by position")
+    assert by_position(step).tolist() == [[0, 4, 3, 5, 2, 1, 6]]  # 5 and 3, the best one last
 
 
 def test_equal_parts_of_five():
@@ -300,23 +273,15 @@ def test_nucleus_of_equal_probabilities_takes_the_first():
     assert nucleus(torch.full((1, 1, 4), 0.25), 0.5).tolist() == [[[0.25, 0.25, 0, 0]]]
 
 
-def step_of(logits):
-    """Return a step whose candidates have these logits, (A, K, V). All else in it is 0."""
-    zeros = torch.zeros(len(logits), dtype=torch.long)
-    layout = Layout(torch.zeros(logits.shape[:2], dtype=torch.long), zeros, zeros + logits.shape[1])
-    tokens = torch.zeros(logits.shape[:2], dtype=torch.long)
-    return Candidates(
-        logits, layout, zeros + logits.shape[1], tokens, zeros, lambda: torch.rand(logits.shape[:2])
-    )
-
-
 def test_confidences_of_a_half_and_two_quarters():
     logits = torch.tensor([[[0.5, 0.25, 0.25]]], dtype=torch.float64).log()
     assert top_prob.__wrapped__(logits).item() == pytest.approx(0.5)
     assert margin.__wrapped__(logits).item() == pytest.approx(0.25)
     assert entropy.__wrapped__(logits).item() == pytest.approx(-1.5 * NATS)
     noise = torch.tensor([[math.exp(-math.exp(-1))]], dtype=torch.float64)  # the Gumbel number 1
-    assert annealed(top_prob, ints(2.0), noise)(step_of(logits)).item() == pytest.approx(2 - NATS)
+    zero, one, zeros = ints(0), ints(1), torch.zeros(1, 1, dtype=torch.long)
+    step = Candidates(logits, Layout(zeros, zero, one), one, zeros, zero, lambda: torch.rand(1, 1))
+    assert annealed(top_prob, ints(2.0), noise)(step).item() == pytest.approx(2 - NATS)
 
 
 # Likelihoods.
@@ -333,16 +298,9 @@ def test_likelihood_of_a_table():
 def test_likelihood_counts_masked_tokens_to_the_length():
     """Two of four unknown tokens are scored. All that are not clean are masked, the last two as well."""
     counts = []
-    score_tokens(
-        halves(6),
-        METHODS["scdm"],
-        torch.zeros(1, 6, dtype=torch.int64),
-        torch.arange(6)[None],
-        ints(2),
-        ints(6),
-        lambda masked: counts.append(masked) or 0,
-        ends=ints(4),
-    )
+    tokens = torch.zeros(1, 6, dtype=torch.int64)
+    arguments = (halves(6), METHODS["scdm"], tokens, torch.arange(6)[None], ints(2), ints(6))
+    score_tokens(*arguments, lambda masked: counts.append(masked) or 0, ends=ints(4))
     assert counts == [4, 3]
 
 
@@ -494,20 +452,18 @@ def test_validation_loss_is_a_mean_over_examples(tmp_path):
     """Three examples in batches of two, each of log 4 nats per token."""
     settings = {"num_train": 4, "num_validation": 3, "batch_size": 2, "steps": 1, "lr": 1e-3}
     run = fit("sudoku-4", "scdm", net=Flat(4), out=tmp_path / "run", precision="fp32", **settings)
-    (value,) = [
-        row["validation_loss"] for row in read_lines(run / "metrics.jsonl") if "validation_loss" in row
-    ]
-    assert value == pytest.approx(math.log(4), abs=1e-6)
+    rows = read_lines(run / "metrics.jsonl")
+    values = [row["validation_loss"] for row in rows if "validation_loss" in row]
+    assert values == [pytest.approx(math.log(4), abs=1e-6)]
 
 
 def test_every_rank_draws_its_own_dropout(monkeypatch):
     accelerator = Accelerator(cpu=True)
     net = Flat(4)
     settings = config(lr=1e-3, precision="fp32")
+    method = METHODS["scdm"]
     examples = TASKS["sudoku-4"].generate(2, seed=0)
-    batch = next(
-        training_batches(examples, lambda step: METHODS["scdm"], settings, 4, 0, torch.device("cpu"))
-    )
+    batch = next(training_batches(examples, lambda step: method, settings, 4, 0, torch.device("cpu")))
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
     for rank in ("0", "1"):
         monkeypatch.setenv("WORLD_SIZE", "2")
@@ -566,16 +522,8 @@ def test_number_of_boards_of_4_by_4():
 
 
 def test_split_and_spacing_of_keys():
-    assert split_by_key(np.array([0, 1, 2, 3, 16, 17, 18, 33], np.uint64)).tolist() == [
-        0,
-        1,
-        2,
-        0,
-        0,
-        1,
-        2,
-        1,
-    ]
+    keys = np.array([0, 1, 2, 3, 16, 17, 18, 33], np.uint64)
+    assert split_by_key(keys).tolist() == [0, 1, 2, 0, 0, 1, 2, 1]
     assert evenly(11, 4).tolist() == [0, 2, 5, 8]
 
 
@@ -588,11 +536,9 @@ def test_random_numbers_are_those_of_splitmix64():
 def test_countdown_division_has_no_remainder_and_all_targets_occur():
     assert holds(6, "/", 2, 3)
     assert not holds(7, "/", 2, 3)
-    targets = [
-        Countdown("narrow", 3, targets=(11, 12)).decode(row).split()[1]
-        for row in Countdown("narrow", 3, targets=(11, 12)).generate(40, seed=0).tokens
-    ]
-    assert set(targets) == {"11", "12"}
+    task = Countdown("narrow", 3, targets=(11, 12))
+    targets = {task.decode(row).split()[1] for row in task.generate(40, seed=0).tokens}
+    assert targets == {"11", "12"}
 
 
 @pytest.mark.parametrize(

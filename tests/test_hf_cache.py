@@ -69,29 +69,28 @@ def check_equal(net, method, decoding):
     assert torch.equal(made.processed, plain.processed)
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_cached_logits_and_samples_are_the_references(family):
-    method = METHODS["esolm"]
-    check_equal(denoiser(family, method, **WITH_WINDOW.get(family, {})), method, DECODINGS["latents"])
+ESOLM = METHODS["esolm"]
+PAIRS = {
+    **{family: (family, ESOLM, DECODINGS["latents"], WITH_WINDOW.get(family, {})) for family in DECODERS},
+    **{f"llama, {name}": ("llama", ESOLM, decoding, {}) for name, decoding in DECODINGS.items()},
+    **{f"{family}, arm": (family, METHODS["arm"], Decoding(1), {}) for family in ("llama", "gpt2")},
+}
 
 
-@pytest.mark.parametrize("name", DECODINGS)
-def test_cache_equals_reference_for_any_decoding(name):
-    check_equal(denoiser("llama", METHODS["esolm"]), METHODS["esolm"], DECODINGS[name])
+@pytest.mark.parametrize(("family", "method", "decoding", "changes"), PAIRS.values(), ids=PAIRS)
+def test_cached_logits_and_samples_are_the_references(family, method, decoding, changes):
+    check_equal(denoiser(family, method, **changes), method, decoding)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
-def test_cache_equals_reference_for_arm(family):
-    check_equal(denoiser(family, METHODS["arm"]), METHODS["arm"], Decoding(1))
-
-
-@pytest.mark.parametrize("name", ["esolm", "scdm", "mdm"])
-@pytest.mark.parametrize("family", ["llama", "gpt2"])  # rotary and learned positions
-@pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
+@pytest.mark.parametrize(
+    ("family", "name", "confidence"),  # rotary and learned positions
+    [("llama", "esolm", top_prob), ("gpt2", "esolm", entropy), ("llama", "scdm", margin)],
+)
 def test_sample_is_the_same_alone_and_in_a_batch(family, name, confidence):
     """Nothing is given, so that candidates are equal up to rounding."""
     method = METHODS[name]
-    net, decoding = denoiser(family, method).eval(), Decoding(8, confidence=confidence)
+    net = denoiser(family, method)
+    decoding = Decoding(8, confidence=confidence)
     nothing = torch.zeros(6, LENGTH, dtype=torch.bool)
     together = generate(net, method, nothing.long(), nothing, decoding, 3)
     for row in range(6):
@@ -107,14 +106,6 @@ def widths_of(net):
         lambda model, positional, named: widths.append(named["input_ids"].shape[1]), with_kwargs=True
     )
     return widths
-
-
-def test_generate_computes_only_slots_that_are_not_cached():
-    net = denoiser("llama", METHODS["esolm"])
-    widths = widths_of(net)
-    nothing = torch.zeros(2, LENGTH, dtype=torch.bool)
-    generate(net, METHODS["esolm"], nothing.long(), nothing, Decoding(1), 0)
-    assert widths == [1, *[2] * (LENGTH - 1)]  # the token decoded last, and the candidate
 
 
 def sequences_to_score():
@@ -136,12 +127,16 @@ def test_cached_likelihood_is_that_of_the_steps(family, latents):
     assert (expected != 0).sum() == LENGTH + 3 + 5
 
 
-def test_likelihood_computes_only_slots_that_are_not_cached():
+def test_cache_computes_new_slots_only():
     net = denoiser("llama", METHODS["esolm"])
     widths = widths_of(net)
-    tokens = torch.full((2, LENGTH), 3)
+    nothing = torch.zeros(2, LENGTH, dtype=torch.bool)
+    generate(net, METHODS["esolm"], nothing.long(), nothing, Decoding(1), 0)
+    assert widths == [1, *[2] * (LENGTH - 1)]  # the token decoded last, and the candidate
+    widths.clear()
     order = torch.arange(LENGTH).expand(2, -1)
-    log_likelihood(net, METHODS["esolm"], tokens, order, torch.tensor([4, 4]), torch.tensor([9, 9]), 1)
+    counts = (torch.tensor([4, 4]), torch.tensor([9, 9]))
+    log_likelihood(net, METHODS["esolm"], torch.full((2, LENGTH), 3), order, *counts, 1)
     assert widths == [6, 3, 3, 3, 2]  # the clean tokens, the latent token and the target
 
 

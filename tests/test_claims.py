@@ -1,16 +1,20 @@
-"""The table of claims: its overview, what an open claim needs, and the page that has it."""
+"""Claims: their intervals and verdicts, and the table of the stored results."""
 
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from helpers.documentation import ROOT
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.paper.claims import claims_table, decided, models_of, overview
+from latent_tokens.paper.claims import claims, claims_table, models_of, verdict
 from latent_tokens.paper.experiments import Cell
 from latent_tokens.paper.recipes import of_cells
 from latent_tokens.paper.reproduce import reproduce
 from latent_tokens.paper.run import measured
+from latent_tokens.paper.tables import Line, lines
 
 sys.path.append(str(ROOT / "scripts"))
 
@@ -19,6 +23,88 @@ import results_page
 RUNS = Path("runs/paper")
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
 STORED = measured(ROWS)
+OVERVIEW, TABLE, *_ = (ROWS.parent / "claims.md").read_text().split("\n\n")
+
+
+def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
+    """Return a line of a table with a value for each seed."""
+    metric = "soft_loss" if task == "sudoku-large" else "valid"
+    row = {"metric": metric, "num_samples": samples, **more}
+    rows = [{**row, metric: value, "train_seed": seed} for value, seed in zip(values, seeds, strict=True)]
+    return Line(Cell(task, "mdm", "top_prob"), (), tuple(rows))
+
+
+def loss_of(*values):
+    return line_of(values, range(len(values)), task="sudoku-large")
+
+
+LOW = line_of([40.0, 41.0, 42.0])
+MANY = line_of([40.0, 41.0, 42.0], samples=20_000)
+HIGH = line_of([50.0, 51.5, 51.0], samples=20_000)
+VERDICTS = {
+    "three seeds agree": (HIGH, MANY, "+9.8 (+7.9 to +11.7)", "t", "yes"),
+    "reverse": (LOW, HIGH, "-9.8 (-11.7 to -7.9)", "t", "no, the reverse"),
+    "seeds disagree": (line_of([70.0, 41.0, 42.0]), LOW, "+10.0 (-33.0 to +53.0)", "t", "undecided"),
+    "no rows": (line_of([], ()), LOW, "", "", "not run"),
+    "no seed in common": (line_of([50.0], (3,)), LOW, "", "", "no claim: no seed in common"),
+    # Compared to the 42.0 of the same seed.
+    "one seed": (line_of([51.0], (2,)), LOW, "+9.0 (+4.6 to +13.3)", "Wilson", "no claim: 1 seed"),
+    "two": (line_of([50.0, 51.0], (0, 1)), LOW, "+10.0 (+6.9 to +13.1)", "Wilson", "no claim: 2 seeds"),
+    # Equal differences have a t interval of no width, and the noise of 3,000 samples is wider.
+    "noise": (line_of([44.0, 45.0, 46.0]), LOW, "+4.0 (+1.5 to +6.5)", "t and Wilson", "yes"),
+    "noise alone": (line_of([41.0, 42.0, 43.1]), LOW, "+1.0 (-1.5 to +3.5)", "t and Wilson", "undecided"),
+    # Lower is better.
+    "loss": (loss_of(4.01, 4.12, 4.05), loss_of(5, 5.11, 5.08), "-1.00 (-1.06 to -0.95)", "t", "yes"),
+    "higher loss": (
+        *(loss_of(5, 5.11, 5.08), loss_of(4.01, 4.12, 4.05)),
+        *("+1.00 (+0.95 to +1.06)", "t", "no, the reverse"),
+    ),
+    "losses": (loss_of(4, 4.1, 4.2), loss_of(3, 5, 4.1), "+0.07 (-2.29 to +2.43)", "t", "undecided"),
+    "loss of one seed": (loss_of(4), loss_of(4.01, 4.12, 4.05), "-0.01", "", "no claim: 1 seed"),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdict_is_over_seeds_and_never_more_certain_than_samples(name):
+    better, worse, *expected = VERDICTS[name]
+    assert verdict(better, worse) == tuple(expected)
+
+
+def test_interval_of_three_seeds_is_over_seeds_and_of_fewer_of_samples():
+    apart = line_of([40.0, 50.0, 60.0])
+    half = 4.303 * 10 / 3**0.5
+    assert apart.interval == (pytest.approx(50 - half), pytest.approx(50 + half), "t")
+    equal = line_of([50.0, 50.0, 50.0])
+    assert equal.interval == (
+        pytest.approx(48.212, abs=1e-3),
+        pytest.approx(51.788, abs=1e-3),
+        "t and Wilson",
+    )
+    one = apart.of_seeds([1]).interval
+    assert one == (pytest.approx(46.907, abs=1e-3), pytest.approx(53.093, abs=1e-3), "Wilson")
+    assert line_of([0.0, 0.0, 3.0]).interval.low == 0
+    assert loss_of(4.0, 4.1, 4.2).interval.kind == "t"
+    assert loss_of(4.0, 4.1).interval is None
+    assert loss_of(4.0).unit == "soft loss"
+
+
+def test_puzzles_that_every_seed_solves_count_once():
+    boards = line_of([40.0, 41.0, 42.0], problems_sha256="same")  # boards start from nothing
+    puzzles = line_of([40.0, 41.0, 42.0], task="sudoku-puzzle", problems_sha256="same")
+    infilled = replace(boards, cell=replace(boards.cell, problems="sudoku-puzzle"))
+    assert [line.num_samples for line in (boards, puzzles, infilled)] == [3_000] * 3
+    assert [line.num_independent for line in (boards, puzzles, infilled)] == [3_000, 1_000, 1_000]
+    of_two_seeds = [line.of_seeds([0, 1]).interval for line in (boards, puzzles, infilled)]
+    assert of_two_seeds[1] == of_two_seeds[2]
+    assert of_two_seeds[1].low < of_two_seeds[0].low
+
+
+def test_sign_of_a_claim_is_that_of_its_metric():
+    """A sign that is the same for a loss and an accuracy would be read the wrong way round."""
+    signs = {(claim.better.task, " < " in claim.text, " > " in claim.text) for claim in claims("cpu")}
+    for task, is_less, is_more in signs:
+        (line,) = lines(of_cells([Cell(task, "mdm", "uniform")], "cpu", RUNS, 1), {})
+        assert (is_less, is_more) == (line.is_loss, not line.is_loss), task
 
 
 def test_models_are_grouped_by_their_seeds():
@@ -32,38 +118,42 @@ def test_models_are_grouped_by_their_seeds():
     assert models_of(listed[1:4]) == "mdm (1); sidm (0, 1)"
 
 
-def test_an_open_claim_names_its_models_and_command():
-    without = {name: row for name, row in STORED.items() if not row["model"].startswith("sudoku-6-arm-2-")}
+def test_open_claim_has_the_seeds_of_both_sides_and_the_command():
+    without = {name: row for name, row in STORED.items() if not row["model"].startswith("sudoku-6-arm-0-")}
     table = claims_table("cpu", RUNS, without).splitlines()
     (of_claim,) = (line for line in table if line.startswith("| sudoku-6 | ar-mtp > arm |"))
-    needed = "arm (2): `latent-tokens reproduce figure-1 --scale cpu`"
+    # Two numbers of seeds 1 and 2, whose difference is between them.
+    assert of_claim.startswith("| sudoku-6 | ar-mtp > arm | Table 3 | 86.3 | 41.4 | valid % | +45.0 (")
+    needed = "arm (0): `latent-tokens reproduce figure-1 --scale cpu`"
     assert of_claim.endswith(f"| no claim: 2 seeds | {needed} |")
-    (decided_one,) = (line for line in table if line.startswith("| sudoku-6 | mdm > sidm, top-prob |"))
-    assert decided_one.endswith(" | yes |  |")
     (of_text,) = (line for line in table if line.startswith("| text | mdm < esolm n=0 |"))
     assert "| mdm, esolm (1, 2): " in of_text
     assert of_text.endswith("`latent-tokens reproduce figure-text --scale cpu --seeds 3` |")
 
 
-def test_the_overview_has_each_claim_once_per_task():
-    listed = decided("cpu", RUNS, STORED, None, ROWS)
-    headings, *table = overview(listed)
-    texts = list(dict.fromkeys(each.claim.text for each in listed))
-    assert [row[0].removesuffix(" (implied)") for row in table] == texts
-    assert sum(len(cell.split("; ")) for row in table for cell in row[1:] if cell) == len(listed)
-    cells = {row[0]: dict(zip(headings, row, strict=True)) for row in table}
-    assert cells["mdm top-prob > ar-mtp"]["the reverse"].startswith("sudoku-6 -15.5 (")
-    assert cells["ar-mtp > arm"]["reproduced"].startswith("sudoku-6 +45.3 (")
-    assert cells["scdm n=all > sidm (implied)"]["undecided"].startswith("sudoku-6 +1.1 (")
-
-
-def test_the_page_has_the_table_of_the_stored_results():
-    page = results_page.PAGE.read_text(encoding="utf-8")
-    assert results_page.filled(page) == page
-    assert results_page.filled(page.replace("| mdm > sidm", "| sidm > mdm", 1)) == page
+def test_claim_refuses_a_model_that_was_trained_on_other_data():
+    recipe = of_cells([claims("cpu")[0].worse], "cpu", RUNS, 1)[0]
+    changed = {**STORED, recipe.hash: {**STORED[recipe.hash], "data_sha256": "0" * 64}}
+    with pytest.raises(ValueError, match=r"differ in data_sha256"):
+        claims_table("cpu", RUNS, changed)
 
 
 def test_stored_claims_are_those_of_the_rows(tmp_path):
     (tmp_path / "cpu").mkdir()
     shutil.copy(ROWS, tmp_path / "cpu")
     assert reproduce(ReproduceConfig("claims", out=tmp_path)) == (ROWS.parent / "claims.md").read_text()
+
+
+def test_overview_has_each_claim_once_per_task():
+    headings, _, *table = ([cell.strip() for cell in line.split("|")[1:-1]] for line in OVERVIEW.splitlines())
+    listed = [line.split(" | ") for line in TABLE.splitlines()[2:]]
+    assert [row[0].removesuffix(" (implied)") for row in table] == list(
+        dict.fromkeys(row[1] for row in listed)
+    )
+    assert sum(len(cell.split("; ")) for row in table for cell in row[1:] if cell) == len(listed)
+    cells = {row[0]: dict(zip(headings, row, strict=True)) for row in table}
+    assert cells["mdm top-prob > ar-mtp"]["the reverse"].startswith("sudoku-6 -15.5 (")
+    assert cells["ar-mtp > arm"]["reproduced"].startswith("sudoku-6 +45.3 (")
+    assert cells["scdm n=all > sidm (implied)"]["undecided"].startswith("sudoku-6 +1.1 (")
+    (of_page,) = results_page.TABLE.finditer(results_page.PAGE.read_text(encoding="utf-8"))
+    assert of_page[0].split("\n", 1)[1].removesuffix(of_page[2]) == f"{OVERVIEW}\n"

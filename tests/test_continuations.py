@@ -47,16 +47,13 @@ def test_continuations_of_a_context_sum_to_one(net, name, latents, suffix):
     ("name", "latents"), [("scdm", 2), ("esolm", 0), ("mdm", None), ("block-mdm-2", None)]
 )
 def test_continuation_is_alone_as_in_a_batch(net, name, latents):
-    rows = [
-        Continuation([0, 1], [2, 2, 1], 0),
-        Continuation([1, 1, 0, 2], [0], 1),
-        Continuation([2], [1, 0, 0, 1, 2, 0], 2),
-    ]
+    pairs = [([0, 1], [2, 2, 1]), ([1, 1, 0, 2], [0]), ([2], [1, 0, 0, 1, 2, 0])]
+    rows = [Continuation(*pair, number) for number, pair in enumerate(pairs)]
     together = scores(net, name, rows, latents=latents, orders=3)
     alone = scores(net, name, rows, batch_size=1, latents=latents, orders=3)
-    for one, other in zip(together, alone, strict=True):
-        assert one.nats == pytest.approx(other.nats, abs=1e-5)
-        assert one.is_greedy == other.is_greedy
+    for row, same in zip(together, alone, strict=True):
+        assert row.nats == pytest.approx(same.nats, abs=1e-5)
+        assert row.is_greedy == same.is_greedy
     assert len(set(together[2].nats)) == 3
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import re
 import sys
 from functools import partial

@@ -31,6 +31,8 @@ SOURCES = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.*")
 LONGEST_SENTENCE = 35  # words
 LONGEST_ON_AVERAGE = 25
 WIDEST_LINE = 110  # columns
+DEFINITION = ast.FunctionDef | ast.ClassDef
+TAUGHT = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("tutorial", "own-task", "own-method"))]
 METHODS_OF = {
     "Model": ("generate", "evaluate", "likelihood", "save_pretrained", "push_to_hub"),
     "ResultTable": ("to_pandas",),
@@ -228,6 +230,29 @@ def promises(page: str, root: Path) -> Iterator[str]:
                 yield f"{number}: {file}::{name} does not exist"
 
 
+def answers(page: str, root: Path) -> Iterator[str]:
+    """Yield the names of a table of files to open that are not at the top level of the files of their row."""
+    for number, line in enumerate(page.splitlines(), 1):
+        files = re.findall(r"`([\w/]+\.py)`", line)
+        if not line.startswith("| ") or not re.search(r"`: `", line):
+            continue
+        bodies = [ast.parse((root / "src/latent_tokens" / file).read_text()).body for file in files]
+        defined = {node.name for body in bodies for node in body if isinstance(node, DEFINITION)}
+        assigned = [node for body in bodies for node in body if isinstance(node, ast.Assign | ast.AnnAssign)]
+        defined |= {name.id for node in assigned for name in ast.walk(node) if isinstance(name, ast.Name)}
+        for name in re.findall(r"`(\w+)`", line):
+            if name not in defined:
+                yield f"{number}: {name} is not in {' or '.join(files)}"
+
+
+def names_taught(page: str, fates: dict[str, str]) -> Iterator[str]:
+    """Yield the public names in the Python of a page that tests/data/public_names.txt does not keep."""
+    code = "".join(re.findall(r"```python\n(.*?)```", page, re.S))
+    imported = " ".join(re.findall(r"^from latent_tokens import (.+)$", code, re.M))
+    names = {*re.findall(r"\w+", imported), *re.findall(r"\blt\.(\w+)", code)}
+    yield from (f"1: teaches {name}, which is not kept" for name in names if fates.get(name) != "keep")
+
+
 # Help, errors and docstrings.
 
 
@@ -330,6 +355,11 @@ def problems() -> Iterator[str]:
 
     yield from of(DOCS / "reference.md", reference, latent_tokens.__all__)
     yield from of(ROOT / "SECURITY.md", promises, ROOT)
+    yield from of(ROOT / "CONTRIBUTING.md", answers, ROOT)
+    lines = (ROOT / "tests" / "data" / "public_names.txt").read_text().splitlines()
+    fates = dict(line.split() for line in lines if not line.startswith("#"))
+    for path in (*TAUGHT, DOCS / "own-network.md"):
+        yield from of(path, names_taught, fates)
     for name, text in help_texts().items():
         yield from (f"help of {name}: {breach}" for breach in breaches(text, PHRASES))
     for path in sorted((ROOT / "src").rglob("*.py")):

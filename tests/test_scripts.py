@@ -1,0 +1,160 @@
+"""The scripts that lint pages, count lines and list the files to read find what is planted."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from helpers.documentation import ROOT
+
+sys.path.append(str(ROOT / "scripts"))
+
+import lint_docs
+import size
+
+# In parts, since the script reads this file too.
+D7, D8 = (f"D-{number}" for number in (7, 8))
+ALONE = "See decision " + "7."
+TITLES = {D7: "Optimizer settings"}
+DECISION = f"See [{D7}, optimizer settings](decisions.md#d-7-optimizer-settings)."
+
+
+def undocumented(count):
+    """Return a number."""
+    if count < 0:
+        raise ValueError(f"count={count}: must be 0 or more")
+    return [count]
+
+
+def no_python(count):
+    """Return a number.
+
+    Args:
+        count: a number.
+
+    Returns:
+        The number.
+
+    Example:
+        >>> f(1
+    """
+
+
+# A rule, its arguments, and the problems that it finds, in their order.
+PLANTED = [
+    (lint_docs.language, ("# Files\n\nA row a\nnumber ran beside x.",), "3: 'row a number'", "3: 'beside'"),
+    (lint_docs.language, ("On this machine; it is fast.",), "1: 'this machine'", "1: ';'"),
+    (lint_docs.language, ("a (Ye et al. 2025) " * 8,), "1: 40 words", "1: sentences of more than 25 words"),
+    (lint_docs.language, ("A dial.\n\nA dial.",), "1: speaks of a dial twice"),
+    (lint_docs.wide_lines, ("x" * 111,), "1: more than 110 columns"),
+    (lint_docs.files_linked, ('[x](no.md) <img src="no.png">', ROOT), "1: no.md does not", "1: no.png does"),
+    (lint_docs.files_linked, ("```{literalinclude} no.py", ROOT), "1: no.py does not exist"),
+    (lint_docs.headings_linked, ("# Files\n[x](#file)", ROOT), "1: #file is not a heading"),
+    (lint_docs.headings_linked, ("[x](README.md#no)", ROOT), "1: README.md#no is not a heading"),
+    (lint_docs.decisions_named, (f"See {D7}, padding.", TITLES, False), f"1: {D7} without its title"),
+    (lint_docs.decisions_named, (f"{D8}. {ALONE}", TITLES, False), f"1: {D8} without", "1: a decision"),
+    (lint_docs.decisions_named, (f"{D7}, optimizer settings", TITLES, True), f"1: {D7}, Optimizer"),
+    (lint_docs.reference, ("", ["Method"]), "1: lists Method 0 times"),
+    (lint_docs.reference, (".. data:: Old", []), "1: lists Old, which is not public"),
+    (lint_docs.promises, ("| It is safe | |", ROOT), "1: names no test"),
+    (lint_docs.promises, ("| x | `tests/test_cli.py::test_no` |", ROOT), "1: tests/test_cli.py::test_no"),
+    (lint_docs.answers, ("| x | `cli.py`: `no` |", ROOT), "1: no is not in cli.py"),
+    (lint_docs.names_taught, ("```python\nlt.loss(lt.no)\n```", {"loss": "keep"}), "1: teaches no"),
+    (lint_docs.errors_raised, ('raise ValueError(f"{x}: it says; b\\n")',), "1: 'says'", "1: a s", "1: a l"),
+    (lint_docs.errors_raised, ('raise ValueError("cannot")',), "1: names no value"),
+    (lint_docs.docstring_of, (undocumented,), "has no Example", "has no Args", "has no Raises"),
+    (lint_docs.docstring_of, (no_python,), "its Example is not Python"),
+]  # fmt: skip
+GOOD = [
+    (lint_docs.language, ("Train, it\nis `x; y`.\n| `stands` x; |\n\n```\nit says\n```\n\n    holds\n",)),
+    (lint_docs.wide_lines, (f"[x]({'y' * 200})\n| {'x' * 200}",)),
+    (lint_docs.files_linked, ("[x](README.md#a) [y](http://nowhere)", ROOT)),
+    (lint_docs.headings_linked, ("# Some files\n[x](#some-files)", ROOT)),
+    (lint_docs.decisions_named, (DECISION, TITLES, True)),
+    (lint_docs.answers, ("| x | `cli.py`: `main`; `configs.py`: `TaskName` |", ROOT)),
+    (lint_docs.errors_raised, ('raise ValueError(f"{x}: is one. Use 2.")',)),
+    (lint_docs.docstring_of, (lint_docs.public()["generate"],)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "arguments", "problems"), [(*row[:2], row[2:]) for row in PLANTED])
+def test_lint_finds_a_planted_mistake(rule, arguments, problems):
+    for problem, found in zip(problems, rule(*arguments), strict=True):
+        assert found.startswith(problem)
+
+
+@pytest.mark.parametrize(("rule", "arguments"), GOOD)
+def test_lint_finds_nothing_in_good_text(rule, arguments):
+    assert list(rule(*arguments)) == []
+
+
+CORE = '''"""Two lines
+of a docstring."""
+import latent_tokens.app
+
+# A comment.
+TEXT = """two lines
+of code"""
+
+
+def check_it(value):
+    """Check it."""
+    if value:
+        raise ValueError
+
+
+def late(value):
+    from latent_tokens import cli
+    try:
+        cli.run(value)
+    except KeyError:
+        raise ValueError from None
+    if value:
+        raise ValueError
+    elif value is None:
+        raise TypeError
+    assert value
+
+
+def refuse():
+    raise ValueError
+'''
+FILES = {
+    "src/latent_tokens/__init__.py": "",
+    "src/latent_tokens/app.py": "if TYPE_CHECKING:\n    from latent_tokens.core import late\n" + "#" * 101,
+    "src/latent_tokens/cli.py": "import latent_tokens.core\n",
+    "src/latent_tokens/core.py": CORE,
+    "scripts/one.py": "a = 1\n\n",
+    "tests/helpers/two.py": "a = 1\n",
+}
+COUNTED = {
+    "lines": 34, "files": 4, "code": 22, "docstrings": 100 * 3 / 34, "wide": 100 / 34, "module": 30,
+    "function": 11, "small": 3, "guards": 100 * 10 / 22, "scripts": 2, "tests": 1, "cycles": 1,
+}  # fmt: skip
+
+
+def test_counts_of_a_repository_made_by_hand(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert size.count(tmp_path) == pytest.approx(COUNTED)
+    assert {key for key, *_ in size.ROWS} == {*COUNTED, "training", "reference", "optimized", "cell"}
+
+
+@pytest.mark.slow
+def test_reading_paths_of_contributing_are_the_files_executed():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+
+    def listed(pattern):
+        return re.findall(r"`([\w/]+\.py)`", re.search(pattern, text, re.M | re.S)[1])
+
+    command = [sys.executable, str(ROOT / "scripts" / "size.py"), "--files"]
+    traced = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    reference = listed(r"^\* \*\*A reference decoding step\*\*: ([^\n]*)$")
+    optimized = listed(r"^\* \*\*An optimized decoding step\*\*: ([^\n]*)$")
+    assert sorted(listed(r"^\* \*\*A training step\*\*: ([^\n]*)$")) == traced["training"]
+    assert sorted(reference) == traced["reference"]
+    assert sorted([*reference, *optimized]) == traced["optimized"]
+    assert sorted(listed(r"\| package \| files \|\n(.*?)\n\n")) == traced["cell"]

@@ -1,11 +1,6 @@
-"""The parts of the demo: rows from several processes, threads, and an installation without extras."""
+"""The demo: rows from several processes, threads, settings, and the puzzle that it shows."""
 
 import json
-import re
-import shutil
-import subprocess
-import sys
-import tomllib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,60 +10,59 @@ import torch
 
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
+from latent_tokens import (
+    METHODS,
+    SIZES,
+    TASKS,
+    EvalConfig,
+    TrainConfig,
+    Transformer,
+    evaluate,
+    fit,
+    from_pretrained,
+)
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS
-from latent_tokens.configs import DemoConfig, TrainConfig
+from latent_tokens.configs import DemoConfig
+from latent_tokens.demo import watched
 from latent_tokens.evaluation.evaluate import evaluate_in_parallel
+from latent_tokens.trace.examples import chosen
+from latent_tokens.trace.record import LoadedModel
 
-ROOT = Path(__file__).parents[1]
 CLOCK = ("seconds", "samples_per_second", "made_with")
-
-
-def timeless(row):
-    return {name: value for name, value in row.items() if name not in CLOCK}
+SCDM = BUNDLED / "sudoku-6-scdm"
 
 
 def test_rows_of_two_processes_are_those_of_one():
-    folder = BUNDLED / "sudoku-6-scdm"
-    top_prob = EvalConfig(latents=(0, "all"), candidates=4, num_samples=3)
-    configs = [top_prob, replace(top_prob, latents=None, candidates=None, order="uniform")]
-    kept = []
-    rows = evaluate_in_parallel(folder, "sudoku-6", configs, 2, on_row=kept.append)
-    expected = [
-        row
-        for config in configs
-        for row in evaluate(from_pretrained(folder), TASKS["sudoku-6"], replace(config, threads=1))
+    configs = [
+        EvalConfig(latents=(0, "all"), candidates=4, num_samples=2, threads=1),
+        EvalConfig(num_samples=2, order="uniform", threads=1),
     ]
-    assert list(map(timeless, rows)) == list(map(timeless, expected))
-    assert [row["threads"] for row in rows] == [1, 1, 1]
+    kept = []
+    rows = evaluate_in_parallel(SCDM, "sudoku-6", configs, 2, on_row=kept.append)
+    net = from_pretrained(SCDM)
+    expected = [row for config in configs for row in evaluate(net, TASKS["sudoku-6"], config)]
     assert kept == rows
+    for row, other in zip(rows, expected, strict=True):
+        assert {**row, **dict.fromkeys(CLOCK)} == {**other, **dict.fromkeys(CLOCK)}
 
 
-def test_threads_hold_during_training_and_evaluation_only(tmp_path, monkeypatch):
-    seen = []
+def test_threads_are_used_during_training_and_evaluation_only(tmp_path, monkeypatch):
+    used = []
 
-    def batches(*arguments, original=torch.Tensor.backward, **named):
-        seen.append(torch.get_num_threads())
+    def backward(*arguments, original=torch.Tensor.backward, **named):
+        used.append(torch.get_num_threads())
         return original(*arguments, **named)
 
-    monkeypatch.setattr(torch.Tensor, "backward", batches)
-    run = fit(tiny_run(tmp_path / "run", steps=2, threads=2))
-    fit(tiny_run(tmp_path / "free", steps=2))
-    assert set(seen) == {1, 2}
-    assert torch.get_num_threads() == 1
-    net = from_pretrained(run)
-    for threads, used in ((2, 2), (None, 1)):
-        (row,) = evaluate(net, TASKS["sudoku-4"], EvalConfig(num_samples=2, threads=threads))
-        assert row["threads"] == used
-        assert torch.get_num_threads() == 1
-
-
-def test_threads_are_not_stored_and_may_change_on_resume(tmp_path):
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
     config = tiny_run(tmp_path / "run", steps=2, threads=2)
-    stored = json.loads((fit(config) / "config.json").read_text())["training"]
-    assert "threads" not in stored
+    run = fit(config)
+    assert (used, torch.get_num_threads()) == ([2, 2], 1)
+    assert "threads" not in json.loads((run / "config.json").read_text())["training"]
     fit(replace(config, threads=1, resume="yes"))
+    for threads, expected in ((2, 2), (None, 1)):
+        (row,) = evaluate(from_pretrained(run), "sudoku-4", EvalConfig(num_samples=2, threads=threads))
+        assert (row["threads"], torch.get_num_threads()) == (expected, 1)
 
 
 @pytest.mark.parametrize("threads", [0, 1.5, True, MOST_THREADS + 1])
@@ -78,49 +72,40 @@ def test_a_wrong_number_of_threads_is_refused(threads):
             config(threads=threads)
 
 
-@pytest.mark.parametrize("wrong", [{"scale": "tiny"}, {"precision": "fp16"}, {"seed": -1}])
-def test_demo_refuses_an_unknown_value(wrong):
-    with refused(f"{next(iter(wrong))}="):
-        DemoConfig(**wrong)
-
-
-def test_demo_takes_the_text_of_a_directory():
+def test_demo_settings_are_checked():
     assert DemoConfig("runs/demo").out == Path("runs/demo")
+    for wrong in ({"scale": "tiny"}, {"precision": "fp16"}, {"seed": -1}):
+        with refused(f"{next(iter(wrong))}="):
+            DemoConfig(**wrong)
 
 
-def test_the_demo_needs_no_extra():
-    """Make the libraries of the extras unavailable, as if they were not installed."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    names = {
-        re.match(r"[\w-]+", requirement)[0].replace("-", "_")
-        for extra in extras.values()
-        for requirement in extra
-    } - {"latent_tokens"}
-    assert {"transformers", "peft", "pytest"} <= names
-    code = (
-        f"import sys\nsys.modules |= dict.fromkeys({sorted(names)!r})\n"
-        "from latent_tokens import demo\nfrom latent_tokens.commands.page import run_demo"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def shown(net, count):
+    """Return which of the two decodes of the demo are right, and the caption."""
+    traces, caption = watched(LoadedModel("sudoku-6-scdm", net, TASKS["sudoku-6"]), count)
+    assert [trace["start"]["settings"]["latents"] for trace in traces] == [0, "all"]
+    return [trace["end"]["right"] for trace in traces], caption
 
 
-def test_make_demo_installs_no_extra(tmp_path):
-    """A developer's environment is used as it is."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path)
+def test_demo_shows_a_puzzle_that_needs_latent_tokens():
+    right, caption = shown(from_pretrained(SCDM), 10)
+    assert right == [False, True]
+    assert caption.startswith("Chosen example: solved with all latent tokens, wrong with none, like ")
+    assert " of 10 generated puzzles (14 givens, k = 4" in caption
 
-    def commands(target):
-        done = subprocess.run(
-            ["make", "-n", target], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        return done.stdout
 
-    assert "-e . -c constraints.txt" in commands("demo")
-    assert "[dev]" not in commands("demo")
-    assert "[dev]" in commands("test")
-    assert "[dev]" in commands("release-models")
-    (tmp_path / ".venv").mkdir()
-    (tmp_path / ".venv" / ".ready").touch()
-    assert "pip install" not in commands("demo")
-    assert "latent-tokens demo --out runs/demo" in commands("demo")
+def test_demo_states_that_no_puzzle_needs_latent_tokens():
+    torch.manual_seed(0)
+    net = Transformer(SIZES["nano"], TASKS["sudoku-6"].vocab_size, TASKS["sudoku-6"].length).eval()
+    net.method = METHODS["scdm"]
+    right, caption = shown(net, 2)
+    assert right == [False, False]
+    assert caption.startswith("First of 2 generated puzzles (14 givens, k = 4")
+    assert caption.endswith("Solved with all: 0. Solved with none: 0.")
+
+
+def test_caption_names_the_reverse_only_of_a_difference():
+    counts = {"puzzles": 9, "givens": 14, "candidates": 4, "seed": 0, "gained": 4, "lost": 2, "both": 3}
+    setting = "generated puzzles (14 givens, k = 4, top-prob decoding, seed 0)."
+    assert chosen("gained", counts).endswith(f"like 4 of 9 {setting} The reverse: 2.")
+    assert chosen("lost", counts).endswith(f"like 2 of 9 {setting} The reverse: 4.")
+    assert chosen("both", counts).endswith(f"like 3 of 9 {setting}")

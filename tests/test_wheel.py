@@ -1,7 +1,8 @@
-"""The installed package is the built one: the wheel works in a fresh environment without the checkout."""
+"""The installation: bounded dependencies, imports on first use, a wheel that works without the checkout."""
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -14,40 +15,59 @@ import zipfile
 import pytest
 
 from helpers.documentation import ROOT
+from latent_tokens.commands import COMMANDS
 
-pytestmark = pytest.mark.slow
 PUZZLE = "1.....3............2................"
-MEGABYTE = 10**6
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+# Print the help, then make the libraries of the extras unavailable and import the demo.
+HELP_AND_DEMO = """
+import socket, sys
+def refuse(*arguments): raise SystemExit("reached for the network")
+socket.socket.connect = socket.getaddrinfo = refuse
+import latent_tokens
+from latent_tokens.cli import main
+main(["--help"])
+assert not {"torch", "numpy", "transformers", "matplotlib", "lm_eval"} & {*sys.modules}
+sys.modules |= dict.fromkeys(EXTRAS)
+from latent_tokens import demo
+from latent_tokens.commands.page import run_demo
+"""
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Return the wheel that hatchling builds from the checkout."""
-    source, out = tmp_path_factory.mktemp("source") / "checkout", tmp_path_factory.mktemp("dist")
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
-    done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out), cwd=source)
-    (made,) = out.glob("*.whl")
-    return made
+def name_of(requirement):
+    """Return the name of a library as it is imported."""
+    return re.match(r"[\w-]+", requirement)[0].replace("-", "_")
 
 
-@pytest.fixture(scope="module")
-def fresh(wheel, tmp_path_factory):
-    """Return a fresh environment with the wheel and the libraries of this one, without the checkout."""
-    place = tmp_path_factory.mktemp("fresh") / "environment"
-    venv.create(place, with_pip=False)
-    python = str(place / "bin" / "python")
-    if shutil.which("uv"):
-        installer = shlex.split(f"uv pip install --offline --quiet --python {python}")
-    else:
-        pip = f"-m pip --disable-pip-version-check --python {python} install --quiet"
-        installer = [sys.executable, *shlex.split(pip)]
-    done(*installer, "--no-deps", str(wheel), cwd=place)
-    own = place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-    libraries = sorted({path for path in sys.path if path.endswith("site-packages")})
-    (own / "beside.pth").write_text("\n".join([sysconfig.get_path("purelib"), *libraries]))
-    return place
+def test_dependencies_are_bounded_and_listed():
+    used = [*PROJECT["dependencies"], *EXTRAS["text"], *EXTRAS["lm-eval"], *EXTRAS["lora"]]
+    assert all(re.fullmatch(r"[a-z_]+>=[0-9.]+,<[0-9.]+", requirement) for requirement in used)
+    table = (ROOT / "docs" / "install.md").read_text().partition("| library |")[2]
+    assert re.findall(r"^\| ([a-z_]+)\b", table, re.M) == list(map(name_of, used))
+
+
+def test_help_needs_no_heavy_library_and_the_demo_no_extra():
+    extras = {name_of(requirement) for extra in EXTRAS.values() for requirement in extra} - {"latent_tokens"}
+    assert {"transformers", "peft", "pytest"} <= extras
+    script = f"EXTRAS = {sorted(extras)}\n{HELP_AND_DEMO}"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
+    assert all(f" {command} " in printed.stdout for command in COMMANDS)
+
+
+def test_make_demo_installs_no_extra(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+
+    def commands(target):
+        dry_run = ["make", "-n", target]
+        return subprocess.run(dry_run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    demo = commands("demo")
+    assert "-e . -c constraints.txt" in demo
+    assert "[dev]" not in demo
+    assert "[dev]" in commands("test")
 
 
 def done(*command, cwd):
@@ -59,44 +79,74 @@ def done(*command, cwd):
     return ended.stdout
 
 
-def test_the_wheel_holds_what_it_must_and_no_more(wheel):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Return the wheel that hatchling builds from the checkout."""
+    source, out = tmp_path_factory.mktemp("source") / "checkout", tmp_path_factory.mktemp("dist")
+    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out), cwd=source)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel, tmp_path_factory):
+    """Return a fresh environment with the wheel and the libraries of this one, without the checkout."""
+    folder = tmp_path_factory.mktemp("fresh") / "environment"
+    venv.create(folder, with_pip=False)
+    python = str(folder / "bin" / "python")
+    if shutil.which("uv"):
+        installer = shlex.split(f"uv pip install --offline --quiet --python {python}")
+    else:
+        pip = f"-m pip --disable-pip-version-check --python {python} install --quiet"
+        installer = [sys.executable, *shlex.split(pip)]
+    done(*installer, "--no-deps", str(wheel), cwd=folder)
+    own = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    libraries = sorted({path for path in sys.path if path.endswith("site-packages")})
+    (own / "beside.pth").write_text("\n".join([sysconfig.get_path("purelib"), *libraries]))
+    return folder / "bin"
+
+
+@pytest.mark.slow
+def test_wheel_has_the_files_of_the_package_and_no_more(wheel):
     with zipfile.ZipFile(wheel) as content:
         names = set(content.namelist())
-        about = content.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
-    assert wheel.stat().st_size < 30 * MEGABYTE
+    assert wheel.stat().st_size < 30_000_000
     assert "latent_tokens/py.typed" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
-    package = ROOT / "src" / "latent_tokens"
     files = {
         str(file.relative_to(ROOT / "src"))
-        for file in package.rglob("*")
+        for file in (ROOT / "src" / "latent_tokens").rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert files == {name for name in names if ".dist-info/" not in name}  # also models and the page
-    for minor in (11, 12, 13):
-        assert f"Programming Language :: Python :: 3.{minor}" in about
 
 
+@pytest.mark.slow
 def test_wheel_solves_a_puzzle_in_an_empty_directory(fresh, tmp_path):
-    place = done(
-        fresh / "bin" / "python", "-c", "import latent_tokens; print(latent_tokens.__file__)", cwd=tmp_path
-    )
-    assert place.startswith(str(fresh))
-    said = done(fresh / "bin" / "latent-tokens", "solve", PUZZLE, "--attempts", "20", cwd=tmp_path)
+    said = done(fresh / "latent-tokens", "solve", PUZZLE, "--attempts", "20", cwd=tmp_path)
     assert "\nsolved" in said
     assert "by sudoku-6-scdm" in said
     assert list(tmp_path.iterdir()) == []
+    module = done(fresh / "python", "-c", "import latent_tokens; print(latent_tokens.__file__)", cwd=tmp_path)
+    assert module.startswith(str(fresh.parent))
 
 
+@pytest.mark.slow
+def test_doctor_finds_no_problem_in_the_wheel(fresh, tmp_path):
+    printed = done(fresh / "latent-tokens", "doctor", "--json", cwd=tmp_path).splitlines()
+    findings = {finding["about"]: finding for finding in map(json.loads, printed)}
+    assert findings["latent-tokens"]["found"].startswith(f"{PROJECT['version']} at ")
+    models = [path.name for path in (ROOT / "src/latent_tokens/bundled").iterdir() if path.is_dir()]
+    assert {findings[f"model {name}"]["verdict"] for name in models} == {"ok"}
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_wheel_writes_a_page_without_node(fresh, tmp_path):
     tools = tmp_path / "tools"  # the only directory on the path: node is not in it
     tools.mkdir()
-    done("env", f"PATH={tools}", fresh / "bin" / "latent-tokens", "page", cwd=tmp_path)
+    done("env", f"PATH={tools}", fresh / "latent-tokens", "page", cwd=tmp_path)
     assert 2_000_000 < (tmp_path / "latent-tokens.html").stat().st_size <= 2_400_000
-
-
-def test_doctor_finds_no_problem_in_the_wheel(fresh, tmp_path):
-    printed = done(fresh / "bin" / "latent-tokens", "doctor", "--json", cwd=tmp_path).splitlines()
-    (own,) = [found for found in map(json.loads, printed) if found["about"] == "latent-tokens"]
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert own["found"].startswith(f"{version} at ")

@@ -1,29 +1,18 @@
-"""Result rows: an edited, duplicated or cut one is refused by name. Stored models are those of rows."""
+"""Result rows: an edited, duplicated or cut one is refused by name."""
 
 import json
-import sys
 from typing import get_type_hints
 
 import pytest
-import torch
 
 from helpers.documentation import ROOT
-from helpers.runs import description, tiny_run
-from latent_tokens import TASKS, EvalConfig, evaluate, fit, from_pretrained
-from latent_tokens.checkpoints.directory import learned_task
-from latent_tokens.checkpoints.files import BUNDLED, read_tensor_file, tensors_sha256
+from latent_tokens import TASKS, EvalConfig, evaluate, from_pretrained
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read_results, row_hash
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.run import measured, run
 
-sys.path.append(str(ROOT / "scripts"))
-
-import result_models
-
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
-INDEXES = sorted(ROOT.glob("results/*/models/models.json")) + sorted(
-    ROOT.glob("research/*/models/models.json")
-)
 
 
 @pytest.fixture
@@ -98,38 +87,3 @@ def test_a_row_that_another_process_measured_meanwhile_is_taken(tmp_path, row, m
     (row,) = run([recipe], results)
     assert row["device"] == "the first"
     assert len(results.read_text().splitlines()) == 1
-
-
-@pytest.mark.parametrize("path", INDEXES, ids=lambda path: path.parents[1].name)
-def test_a_stored_model_is_that_of_rows(path):
-    index = json.loads(path.read_text())
-    assert {folder.name for folder in path.parent.iterdir() if folder.is_dir()} == set(index)
-    rows = read_results(path.parents[1] / "rows.jsonl")
-    for name, entry in index.items():
-        models = {row["model"] for row in rows if row["weights_sha256"] == entry["weights_sha256"]}
-        assert models == {entry["model"]}
-        folder = path.parent / name
-        weights = from_pretrained(folder).parameters()
-        assert all(torch.equal(weight, weight.bfloat16().float()) for weight in weights)
-        config = description(folder)
-        expected = f"{learned_task(folder).name}-{config['name']}-{config['training']['seed']}"
-        assert name == expected
-        assert (folder / "model.safetensors").stat().st_size < 2.5e6
-
-
-def test_a_copy_replaces_the_older_one(tmp_path):
-    run = fit(tiny_run(tmp_path / "sudoku-4-scdm-0-abc", steps=1))
-    models = tmp_path / "models"
-    copied = models / "sudoku-4-scdm-0"
-    copied.mkdir(parents=True)
-    (copied / "old").touch()
-    (models / result_models.INDEX).write_text('{"other": {}}')
-    result_models.copy(run, models)
-
-    weights = read_tensor_file(run / "model.safetensors")
-    entry = {"model": run.name, "weights_sha256": tensors_sha256(weights)}
-    assert json.loads((models / result_models.INDEX).read_text()) == {"other": {}, copied.name: entry}
-    assert sorted(path.name for path in copied.iterdir()) == ["config.json", "model.safetensors"]
-    assert description(copied)["training"]["steps"] == 1
-    stored = read_tensor_file(copied / "model.safetensors")
-    assert all(torch.equal(stored[name], weight.bfloat16()) for name, weight in weights.items())

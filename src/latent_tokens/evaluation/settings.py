@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from latent_tokens.checks import function_name
+from latent_tokens.checks import function_name, refuse
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
     EvalConfig,
@@ -95,51 +95,20 @@ def decoding_for(
     Raises:
         ValueError: the method or the order does not support a setting.
     """
-    # The order by name, and the candidates.
     order = order_for(method, task, config, functions)
     is_ruled = has_rule(config, functions)
-    block = block_in(order)
-    if block is not None:
-        schedule: Order | None = blockwise(block)
-    elif order == "uniform" and block_of(method.attention) is not None:
-        schedule = method.order
-    else:
-        schedule = ORDERS.get(order)
     k: Count | None = growing if config.candidates == "growing" else config.candidates
-
-    # Refuse settings that the order does not use.
-    if is_adaptive(order) and method.is_left_to_right:
-        raise ValueError(
-            f"order={order} is not supported by {name_of(method)}: it decodes the next token. "
-            "Use order=left_to_right, or a mdm or scdm model."
-        )
-    if order == "uniform" and is_ruled:
-        name = next((name for name in SELECTIONS if getattr(config, name) is not None), "select")
-        raise ValueError(
-            f"{name}={getattr(config, name, 'a function')} with order=uniform: this order decodes its "
-            "next token. Use order=top_prob."
-        )
-    if not is_adaptive(order) and k not in (None, 1) and not (is_ruled or method.is_left_to_right):
-        raise ValueError(
-            f"candidates={config.candidates} with order={order}: this order decodes its next token. "
-            "Use candidates=1, or order=top_prob."
-        )
-    n = config.latents
-    has_latents = n is not None and n != 0 and method.latent_control != "none"
-    if k == "all" and has_latents and (n != "all" or method.latent_control == "free"):
-        raise ValueError(
-            f"latents={n} with candidates=all: all masked tokens are candidates, so none is a latent token. "
-            f"Use candidates={DEFAULT_CANDIDATES}, or latents=0."
-        )
     if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
+    check_order(method, config, order, is_ruled)
+    check_candidates(method, config, order, is_ruled)
 
     # Add the defaults of the task.
     names = ("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS)
     settings = {
         **{name: getattr(config, name) for name in names},
         "candidates": k,
-        "order": schedule,
+        "order": schedule_of(order, method),
         "confidence": CONFIDENCES.get(order),
         "confidence_noise": config.confidence_noise or 0,
     }
@@ -147,6 +116,42 @@ def decoding_for(
         value = getattr(config, name)
         settings[name] = getattr(task, name, 1.0) if value is None else value
     return Decoding(**{**settings, **functions})
+
+
+def schedule_of(order: str, method: Method) -> Order | None:
+    """Return the order of positions of a named order, None for the method's own."""
+    block = block_in(order)
+    if block is not None:
+        return blockwise(block)
+    if order == "uniform" and block_of(method.attention) is not None:
+        return method.order
+    return ORDERS.get(order)
+
+
+def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bool) -> None:
+    """Raise ValueError if a method does not support an order, or an order does not use a rule."""
+    if is_adaptive(order) and method.is_left_to_right:
+        problem = "it decodes the next token"
+        fix = "order=left_to_right, or a mdm or scdm model"
+        refuse(f"order={order} is not supported by {name_of(method)}", problem, fix)
+    if order == "uniform" and is_ruled:
+        name = next((name for name in SELECTIONS if getattr(config, name) is not None), "select")
+        setting = f"{name}={getattr(config, name, 'a function')} with order=uniform"
+        refuse(setting, "this order decodes its next token", "order=top_prob")
+
+
+def check_candidates(method: Method, config: SamplingConfig, order: str, is_ruled: bool) -> None:
+    """Raise ValueError if an order does not choose candidates, or all of them leave no latent tokens."""
+    k, n = config.candidates, config.latents
+    leaves_a_choice = is_adaptive(order) or is_ruled or method.is_left_to_right
+    if k not in (None, 1) and not leaves_a_choice:
+        fix = "candidates=1, or order=top_prob"
+        refuse(f"candidates={k} with order={order}", "this order decodes its next token", fix)
+    has_latents = n is not None and n != 0 and method.latent_control != "none"
+    if k == "all" and has_latents and (n != "all" or method.latent_control == "free"):
+        problem = "all masked tokens are candidates, so none is a latent token"
+        fix = f"candidates={DEFAULT_CANDIDATES}, or latents=0"
+        refuse(f"latents={n} with candidates=all", problem, fix)
 
 
 def is_adaptive(order: str) -> bool:

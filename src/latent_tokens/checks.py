@@ -101,8 +101,12 @@ def check_settings(kind: type[DataclassInstance], settings: Iterable[str]) -> No
 
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:
-    """Return ". Did you mean NAME?" with the name closest to a value, or "" if none is close."""
-    close = get_close_matches(str(value), list(names), 1)
+    """Return ". Did you mean NAME?" with the name closest to a value, or "" if none is close.
+
+    Of close ones, a name of the same letters is first: sdcm is scdm and not sidm.
+    """
+    close = get_close_matches(str(value), list(names))
+    close.sort(key=lambda name: sorted(name) != sorted(str(value)))
     return f". Did you mean {close[0]}?" if close else ""
 
 

@@ -226,6 +226,15 @@ def json_bytes(content: Mapping[str, Json]) -> bytes:
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
+TRAIN = "Name a run directory, or train one with latent-tokens train."
+IF_MISSING = {
+    "model": TRAIN,
+    "run": TRAIN,
+    "run to resume": "Use resume=auto, which starts it.",
+    "data set": "Make one with latent-tokens data, in Python with make_data.",
+}
+
+
 def read_description(
     folder: Path, file: str, what: str, needed: Sequence[str] = (), hint: str | None = None
 ) -> dict[str, Any]:
@@ -247,7 +256,7 @@ def read_description(
     hint = hint or f"Make the {what} again."
     path = folder / file
     if not path.is_file():
-        raise ValueError(f"{folder}: no {what} ({file} is missing)")
+        raise ValueError(f"{folder}: no {what} ({file} is missing). {IF_MISSING[what]}")
     try:
         content = json.loads(path.read_text())
         stored = content.get("format")

@@ -111,6 +111,10 @@ class Decoding:
             name = function_name(self.confidence)
             problem = "it decodes by entropy. Leave confidence out"
             raise ValueError(f"{rules[0]} with confidence={name}: {problem}.")
+        k, step = self.candidates, self.tokens_per_step
+        if isinstance(k, int) and isinstance(step, int) and 1 < k < step and not is_rule:
+            problem = "a step decodes at most its candidates"
+            refuse(f"tokens_per_step={step} with candidates={k}", problem, f"candidates={step}")
         if self.confidence_noise and self.candidates == 1:
             refuse(f"{noise} with candidates=1", "one candidate leaves no choice", "candidates=8")
 

@@ -344,6 +344,23 @@ METHODS: Registry[Method] = Registry("method", {
 # fmt: on
 
 
+def checked_method(net: object, method: object) -> Method:
+    """Return the method, by default that of the net.
+
+    Raises:
+        ValueError: it is not a `Method`, or the net has none.
+    """
+    method = getattr(net, "method", None) if method is None else method
+    if method is None:
+        refuse("method=None", "the net has no method", "one of METHODS")
+    if isinstance(method, str) and method in METHODS:
+        refuse(f"method={method}", "must be a Method", f"METHODS[{method!r}]")
+    if not isinstance(method, Method):
+        use = "generate(net, net.method, tokens, known), or load(NAME).generate(PROMPT)"
+        refuse(f"method={type(method).__name__}", "must be a Method", use)
+    return method
+
+
 def name_of(method: Method) -> str:
     """Return the name of a method in results.
 

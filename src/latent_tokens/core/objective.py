@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from latent_tokens.core.denoiser import Denoiser, as_denoiser
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import Method, checked_method
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ def loss(
         >>> loss(net, net.method, tokens, known, torch.Generator().manual_seed(0)).shape
         torch.Size([])
     """
+    method = checked_method(net, method)
     net = as_denoiser(net)
     generator = torch.default_generator if generator is None else generator
     batch = corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)

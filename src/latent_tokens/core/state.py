@@ -45,10 +45,9 @@ class Streams:
     """
 
     def __init__(self, seed: int, rows: Int[Tensor, " B"]) -> None:
-        if seed < 0 or (rows < 0).any():
-            raise ValueError(
-                f"seed={seed}, smallest row {int(rows.min())}: seeds and row numbers start at 0"
-            )
+        if not isinstance(seed, int | np.integer) or seed < 0 or (rows < 0).any():
+            setting = f"seed={seed}, smallest row {int(rows.min())}"
+            raise ValueError(f"{setting}: seeds and row numbers are whole numbers that start at 0")
         self.device = rows.device
         self.generators = [np.random.default_rng((seed, row)) for row in rows.tolist()]
 
@@ -173,13 +172,13 @@ def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -
 
 def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
     """Raise ValueError if a known position holds no token, or the method cannot take the known positions."""
-    wrong = known & ((tokens < 0) | (tokens == net.mask_id))
+    end = getattr(net, "vocab_size", None) or torch.iinfo(torch.int64).max
+    wrong = known & ((tokens < 0) | (tokens >= end) | (tokens == net.mask_id))
     if wrong.any():
         row, position = wrong.nonzero()[0].tolist()
-        raise ValueError(
-            f"row {row}, position {position}: token {int(tokens[row, position])} is not in the "
-            "vocabulary. Set known to false there."
-        )
+        setting = f"row {row}, position {position}: token {int(tokens[row, position])}"
+        fix = f"Use 0-{end - 1}, or set known to false there."
+        raise ValueError(f"{setting} is not in the vocabulary. {fix}")
     method.check_known(known)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Unpack
+from typing import Unpack, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dens
 from latent_tokens.core.decoding import Decoding, DecodingSettings, Generated, Step, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.sampling import Stop, decode, finish, reference_logits
 from latent_tokens.core.state import PlannedStep, State, start
@@ -88,16 +88,16 @@ def generate(
         torch.Size([2, 36])
     """
     inner = unwrap(net)
-    method = check_method(inner, method)
+    method = checked_method(inner, method)
     tokens = check_tensor("tokens", tokens)
     known = check_tensor("known", known)
     decoding = changed(Decoding() if decoding is None else decoding, settings)
-    is_cached = isinstance(inner, HuggingFaceDenoiser) and supports_cache(
-        inner, method, tokens.shape[1]
-    )
+    length = tokens.shape[-1]
+    check_length(inner, length)
+    is_cached = isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method, length)
     is_ours = isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left"
     if not (is_cached or is_ours):
-        check_once(inner, method, tokens.shape[1])
+        check_once(inner, method, length)
     state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
     if isinstance(inner, HuggingFaceDenoiser) and is_cached:
@@ -217,21 +217,12 @@ class FastCandidateLogits:
         return self.net.forward_at(ids, layout.positions, mask, selection, self.table, length)
 
 
-def check_method(net: object, method: object) -> Method:
-    """Return the method, by default that of the net.
-
-    Raises:
-        ValueError: it is not a `Method`, or the net has none.
-    """
-    method = getattr(net, "method", None) if method is None else method
-    if method is None:
-        refuse("method=None", "the net has no method", "one of METHODS")
-    if isinstance(method, str) and method in METHODS:
-        refuse(f"method={method}", "must be a Method", f"METHODS[{method!r}]")
-    if not isinstance(method, Method):
-        use = "generate(net, net.method, tokens, known), or load(NAME).generate(PROMPT)"
-        refuse(f"method={type(method).__name__}", "must be a Method", use)
-    return method
+def check_length(net: object, length: int) -> None:
+    """Raise ValueError if a network with learned positions has fewer of them."""
+    has_learned = isinstance(net, Transformer) and net.position_embedding is not None
+    longest = cast(Transformer, net).max_length if has_learned else length
+    if length > longest:
+        refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
 
 
 def check_tensor(name: str, value: object) -> Tensor:

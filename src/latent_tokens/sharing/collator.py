@@ -14,10 +14,9 @@ from torch.utils.data import get_worker_info
 
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.denoiser import exclude_mask_token
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.objective import corrupt
 from latent_tokens.data.loading import as_tensors
-from latent_tokens.network.fast import check_method
 from latent_tokens.tasks.examples import Example, stack
 
 IGNORED_LABEL = -100  # as everywhere in transformers
@@ -53,7 +52,7 @@ class DiffusionCollator:
     seeded_with: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_method(None, self.method)
+        checked_method(None, self.method)
 
     def __call__(
         self, items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]

@@ -1,7 +1,5 @@
 """Blocks of positions, decoded from left to right: the order, the rule, and methods with both."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -14,12 +12,10 @@ from latent_tokens import (
     blockwise,
     dense_mask,
     generate,
-    left_to_right,
-    log_likelihood,
     loss,
 )
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.core.attention import agree, bidirectional, causal
+from latent_tokens.core.attention import agree, bidirectional
 from latent_tokens.core.decoding import candidates_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import name_of
@@ -108,17 +104,6 @@ def test_one_block_is_the_whole_model(pico):
         samples.append(generate(pico, method, ANYTHING, NOTHING_KNOWN, decoding, 4).tokens)
     assert values[0] == values[1]
     assert torch.equal(*samples)
-
-
-def test_blocks_of_one_position_are_a_causal_model(pico):
-    tokens = torch.randint(0, 4, (5, LENGTH), generator=torch.Generator().manual_seed(2))
-    order = torch.arange(LENGTH).expand(5, -1)
-    counts = (torch.zeros(5, dtype=torch.int64), torch.full((5,), LENGTH))
-    one = METHODS["block-mdm-1"]
-    assert agree(one.attention, causal, LENGTH)
-    expected = log_likelihood(pico, replace(METHODS["esolm"], order=left_to_right), tokens, order, *counts)
-    found = log_likelihood(pico, one, tokens, order, *counts)
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_order_of_blocks_has_a_name_in_configs():

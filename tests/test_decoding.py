@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from helpers.oracle import Oracle, small_joint
-from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     TASKS,
@@ -21,9 +20,7 @@ from latent_tokens import (
     of_logits,
     top_prob,
 )
-from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.sampling import NUM_RANKED, nucleus
-from latent_tokens.evaluation.settings import decoding_for
 from latent_tokens.model import ResultTable
 from latent_tokens.paper.recipes import evaluation_content
 
@@ -86,13 +83,6 @@ def test_windows_show_that_many_masked_tokens():
     assert samples.processed.tolist() == [8, 8]
 
 
-def test_mask_is_never_drawn_and_takes_no_part_in_a_confidence():
-    """The oracle's column for MASK has by far the largest logit."""
-    for confidence in (top_prob, margin, entropy):
-        _, samples = run("mdm", Decoding(candidates="all", confidence=confidence, temperature=0))
-        assert (samples.tokens < 3).all()
-
-
 @pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
 def test_most_confident_candidate_is_decoded_first(confidence):
     joint = torch.einsum("a,b->ab", torch.tensor([0.4, 0.35, 0.25]), torch.tensor([0.05, 0.9, 0.05]))
@@ -135,16 +125,6 @@ def test_on_step_receives_all_that_a_drawing_of_the_step_needs():
         step.probabilities.zero_()  # a copy: nothing here can disturb the decoding
 
 
-def test_several_a_step_take_the_most_confident():
-    steps = []
-    run("mdm", Decoding(candidates="all", tokens_per_step=2), on_step=steps.append)
-    assert [step.chosen.shape[1] for step in steps] == [2, 1]
-    sure = steps[0].probabilities.amax(-1)
-    for row in range(2):
-        ranked = sure[row].argsort(descending=True)
-        assert steps[0].chosen[row].tolist() == steps[0].layout.positions[row][ranked[:2]].tolist()
-
-
 @pytest.mark.parametrize(
     ("name", "latents"),
     [("sidm", 0), ("arm", 0), ("ar-mtp-window-2", 1), ("ar-ntp-2", 1)]
@@ -154,12 +134,6 @@ def test_only_number_of_latents_of_a_method_can_be_given(name, latents):
     (_, given_n), (_, own) = (run(name, Decoding(1, latents=n)) for n in (latents, None))
     assert (given_n.tokens == own.tokens).all()
     assert (given_n.processed == own.processed).all()
-
-
-def test_tokens_are_ignored_where_unknown():
-    _, a = run("scdm", Decoding(candidates=2))
-    _, b = run("scdm", Decoding(candidates=2), tokens=torch.full((2, 3), 77))
-    assert (a.tokens == b.tokens).all()
 
 
 def test_a_seed_fixes_the_samples_and_another_changes_them():
@@ -180,12 +154,6 @@ def test_positions_past_the_length_take_no_part_in_the_checks():
     for name in ("scdm", "arm"):
         _, samples = run(name, known=known, tokens=tokens, lengths=torch.tensor([2, 3]))
         assert samples.tokens[0, 2] == 3
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int16])
-def test_tokens_may_be_of_any_integer_type(dtype):
-    _, samples = run("scdm", tokens=TOKENS.to(dtype))
-    assert samples.tokens.dtype == torch.int64
 
 
 def by_stable_sort(probabilities, top_p):
@@ -292,10 +260,3 @@ def test_row_and_hash_have_the_noise_only_if_set(nano):
     assert "top-prob " in table
     assert evaluation_content(EvalConfig(confidence_noise=0)) == evaluation_content(EvalConfig())
     assert evaluation_content(EvalConfig(confidence_noise=4.5))["confidence_noise"] == 4.5
-
-
-def test_noise_without_a_choice_is_refused():
-    for method, order in (("mdm", "uniform"), ("arm", "left_to_right")):
-        with refused("confidence_noise=1 with candidates=1", "candidates=8"):
-            config = SamplingConfig(order=order, confidence_noise=1)
-            decoding_for(METHODS[method], TASKS["sudoku-4"], config)

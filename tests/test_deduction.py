@@ -183,26 +183,6 @@ def test_a_puzzle_that_needs_the_strategy_is_solved(line):
     assert (solution == GRIDS[3, 3].solution(puzzle)).all()
 
 
-def read(name):
-    """Return the puzzles of a public collection, one per line."""
-    if not (PUZZLES / name).exists():
-        pytest.skip(f"{name} is not beside the repository, in shared/data/sudoku")
-    return [parsed(line) for line in (PUZZLES / name).read_text().split()]
-
-
-@pytest.mark.parametrize(
-    ("name", "solved", "of"),
-    [("norvig_easy50.txt", 49, 50), ("norvig_hardest11.txt", 3, 11), ("top95.txt", 20, 95)],
-)
-def test_easy_puzzles_yield_and_hard_ones_do_not(name, solved, of):
-    grid = GRIDS[3, 3]
-    results = [(puzzle, *deduced(puzzle, grid)) for puzzle in read(name)]
-    for puzzle, complete, solution in results:
-        assert (solution == np.where(solution >= 0, grid.solution(puzzle), -1)).all()
-        assert complete == (solution >= 0).all()
-    assert (sum(complete for _, complete, _ in results), len(results)) == (solved, of)
-
-
 CONTRADICTIONS = {
     "twice in a row": (["1..1"], 1),
     "no digit left for a cell": ([".12.", "3...", "4..."], 4),

@@ -16,14 +16,12 @@ from latent_tokens import (
     from_pretrained,
     generate,
     left_to_right,
-    log_likelihood,
     loss,
     random,
     save_pretrained,
 )
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.core.attention import bidirectional, causal, dense_mask, semi_causal
-from latent_tokens.core.cost import tokens_processed
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import draw_rows, name_of
 from latent_tokens.core.objective import corrupt
@@ -178,15 +176,6 @@ def net():
     return Transformer(Size(32, 2, 2), 7, LENGTH).eval()
 
 
-@pytest.mark.parametrize(("k", "n"), [(1, 0), (4, 3), (4, "all")])
-def test_mdm_depth_decodes_with_any_n_at_its_cost(net, k, n):
-    known = torch.zeros(3, LENGTH, dtype=torch.bool)
-    decoding = Decoding(candidates=k, latents=n)
-    samples = generate(net, METHODS["mdm-depth"], known.long(), known, decoding, 5)
-    expected = tokens_processed(LENGTH, 0, k, LENGTH if n == "all" else n)
-    assert samples.processed.tolist() == [expected] * 3
-
-
 def test_all_latents_of_mdm_depth_are_those_of_mdm(net):
     """It is its own number, and decodes as mdm with the same weights. Fewer latents decode otherwise."""
     known = torch.zeros(5, LENGTH, dtype=torch.bool)
@@ -199,20 +188,6 @@ def test_all_latents_of_mdm_depth_are_those_of_mdm(net):
     assert torch.equal(tokens("mdm-depth", "all"), expected)
     assert not torch.equal(tokens("mdm-depth", 2), expected)
     assert not torch.equal(tokens("mdm-depth", 2, latent_policy=random), tokens("mdm-depth", 2))
-
-
-def test_likelihood_of_mdm_depth_depends_on_n(net):
-    tokens = torch.randint(0, 7, (4, LENGTH), generator=generator())
-    order = torch.stack([torch.randperm(LENGTH, generator=generator(row)) for row in range(4)])
-    ends = torch.full((4,), LENGTH)
-
-    def nats(name, n):
-        return log_likelihood(net, METHODS[name], tokens, order, torch.zeros_like(ends), ends, n)
-
-    assert torch.equal(nats("mdm-depth", "all"), nats("mdm", None))
-    assert torch.equal(nats("mdm-depth", None), nats("mdm", None))
-    assert not torch.allclose(nats("mdm-depth", 2), nats("mdm", None), atol=1e-3)
-    assert torch.equal(nats("mdm-depth", 2)[:, -3:], nats("mdm", None)[:, -3:])  # no more than two are left
 
 
 AR_LATENTS = METHODS["ar-latents"]

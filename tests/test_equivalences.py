@@ -11,7 +11,6 @@ from latent_tokens import (
     Decoding,
     Transformer,
     generate,
-    loss,
 )
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.cost import relative_cost, tokens_processed
@@ -79,14 +78,6 @@ def test_samples_of_a_special_case_are_equal(pico, names, decoding):
     one, other = (generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, decoding, 4) for name in names)
     for name in ("tokens", "order", "processed"):
         assert torch.equal(getattr(one, name), getattr(other, name))
-
-
-def test_loss_of_a_window_of_the_whole_sequence_is_that_of_ar_mtp(pico, tokens):
-    one, other = (
-        loss(pico, METHODS[name], tokens, NOTHING_KNOWN[:3], torch.Generator().manual_seed(1))
-        for name in AR_MTP
-    )
-    assert one == other
 
 
 @pytest.mark.parametrize(("k", "n"), [(1, 0), (4, 3), (8, "all"), (1, 40)])

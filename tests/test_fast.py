@@ -53,14 +53,6 @@ def dilated_causal(q, k, c):
     return (k <= q) & dilated(q, k, c)
 
 
-def to_the_right(step):
-    """A latent policy of a user: the masked tokens after the candidates in reverse order."""
-    index = torch.arange(step.order.shape[1])
-    end = (step.num_clean + step.num_masked)[:, None]
-    turned = step.start[:, None] + end - 1 - index
-    return step.order.gather(1, torch.where((index >= step.start[:, None]) & (index < end), turned, index))
-
-
 RELATION = torch.rand(LENGTH, LENGTH, generator=torch.Generator().manual_seed(0))
 RELATION[-1, -1] = 1  # the largest of any part, so that parts have its scale
 
@@ -82,7 +74,6 @@ DECODINGS = {
     "annealed noise, two a step of 5": Decoding(5, tokens_per_step=2, confidence_noise=4.5),
     "random latents": Decoding(1, latent_policy=random),
     "relevant latents": Decoding(candidates=2, latent_policy=relevant_to_length),
-    "a policy of a user": Decoding(candidates=2, latent_policy=to_the_right),
     "a given order": Decoding(1, order=scrambled),
     "reverse process": Decoding(1, tokens_per_step=reverse_process(5)),
     "threshold": Decoding(candidates="all", threshold=0.25),
@@ -255,16 +246,6 @@ def test_batch_decoded_in_parts_gives_equal_samples(monkeypatch, name, options):
     assert len(parts) > 3
     assert torch.cat(parts).sort().values.tolist() == list(range(40))
     assert same(generate(*inputs, lengths=lengths), expected)
-
-
-def test_rows_of_unlike_length_are_not_decoded_together():
-    known = torch.arange(128) < torch.tensor([100, 20, 21, 101, 22, 100] * 20)[:, None]
-    net, decoding = Transformer(Size(32, 2, 3), 7, 128).eval(), Decoding(candidates=8, latents=0)
-    state = start(net, METHODS["scdm"], known.long(), known, decoding, 0, None, None)
-    parts = [part.tolist() for part in microbatches(net, METHODS["scdm"], state, decoding)]
-    assert [sorted(part) for part in parts] == [
-        [row for row in range(120) if row % 6 in kinds] for kinds in ((1, 2, 4), (0, 3, 5))
-    ]
 
 
 @pytest.mark.parametrize("shape", [(0, LENGTH), (2, 0)])

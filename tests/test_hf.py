@@ -9,10 +9,7 @@ from helpers.refusals import refused
 from helpers.tiny_models import DECODERS, ENCODERS, VOCAB, WITH_WINDOW, tiny_model
 from latent_tokens import (
     METHODS,
-    TASKS,
-    EvalConfig,
     HuggingFaceDenoiser,
-    evaluate,
     log_likelihood,
     loss,
 )
@@ -164,17 +161,6 @@ def test_loss_reaches_every_weight_and_equals_its_parts(family, tokens):
     net.supports_slots = False
     again = loss(net, METHODS["scdm"], tokens, known, torch.Generator().manual_seed(0))
     assert difference(again, value) < 1e-5
-
-
-def test_evaluate_measures_a_model_of_transformers():
-    task = TASKS["sudoku-4"]
-    net = HuggingFaceDenoiser(
-        tiny_model("llama", vocab_size=task.vocab_size, max_position_embeddings=task.length), None
-    )
-    net.method = METHODS["scdm"]
-    rows = evaluate(net, task, EvalConfig(latents=(0, "all"), candidates=2, num_samples=2))
-    assert [row["latents"] for row in rows] == [0, "all"]
-    assert rows[0]["processed"] < rows[1]["processed"] == task.length**2
 
 
 def adapter(arguments, **changes):

@@ -1,16 +1,13 @@
 """Orders are permutations with known positions first. Decoding moves decoded positions behind these."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given as for_all, strategies as st
 
 from helpers.oracle import Oracle, small_joint
 from latent_tokens import METHODS, Decoding, any_order, generate, given, left_to_right
-from latent_tokens.core.layout import next_layout
 from latent_tokens.core.order import first_order, is_left_to_right, is_random, promote, shuffle
 from latent_tokens.core.selection import equal_parts, given_partition, reverse_process, sizes_of_steps
-from latent_tokens.core.state import Counts, PlannedStep
 
 masks = st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=4).map(torch.tensor)
 RULES = {"any_order": any_order, "left_to_right": left_to_right, "given": given([3, 1, 5, 0, 2, 4])}
@@ -98,17 +95,3 @@ def test_left_to_right_is_known_by_what_an_order_does():
     assert not is_left_to_right(given([2, 1, 0]))
     assert not is_left_to_right(given([0, 1, 2, 3]))
     assert not is_left_to_right(any_order)
-
-
-@pytest.mark.parametrize(("clean", "k", "n"), [(0, 1, 0), (3, 2, 0), (3, 1, 4), (2, 3, 3), (7, 1, 0)])
-def test_layout_of_an_even_step_is_that_of_any_step(clean, k, n):
-    order = torch.rand(5, 8, generator=torch.Generator().manual_seed(k)).argsort(dim=1)
-    counts = (clean, clean, 8 - clean, 1, k, n, clean + k + n)
-    rows = [np.arange(5), *(np.full(5, number) for number in counts)]
-    plan = PlannedStep(Counts(*rows), torch.device("cpu"))
-    assert plan.is_even
-    layout = plan.layout(order)
-    expected = next_layout(order, *(torch.full((5,), number) for number in (clean, k, n)))
-    assert torch.equal(layout.positions, expected.positions)
-    assert torch.equal(layout.num_clean, expected.num_clean)
-    assert torch.equal(layout.num_shown, expected.num_shown)

@@ -18,7 +18,6 @@ from latent_tokens import (
     evaluate,
     generate,
     left_to_right,
-    log_likelihood,
 )
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.core import sampling as reference
@@ -122,19 +121,6 @@ def test_window_of_a_free_method_caps_its_reported_counts():
     method = replace(METHODS["scdm"], window=4)
     counts = [shown_latents(method, Decoding(candidates=2, latents=n)) for n in (8, 1)]
     assert counts == [2, 1]
-
-
-def test_likelihood_of_a_fixed_number_is_that_of_all_latents(nano):
-    """A method whose field is the default, 0, has the likelihood of the steps that it decodes."""
-    tokens = torch.arange(nano.max_length)[None] % 4
-    order = torch.randperm(nano.max_length, generator=torch.Generator().manual_seed(0))[None]
-    zero = torch.tensor([0])
-    lengths = torch.tensor([nano.max_length])
-    unset, every = (
-        log_likelihood(nano, replace(METHODS["mdm"], latents=latents), tokens, order, zero, lengths)
-        for latents in (0, None)
-    )
-    assert (unset == every).all()
 
 
 NEAR = replace(METHODS["scdm"], window=4, name="near scdm")

@@ -22,10 +22,10 @@ if os.environ.get("CHECK_SHAPES"):
 # The files with the most seconds of processor time, both tiers together.
 LONGEST = (
     "test_processes", "test_fingerprints", "test_pages", "test_page", "test_wheel", "test_paper",
-    "test_examples", "test_fuzz", "test_drill", "test_manual",
-    "test_fast", "test_frames", "test_cli", "test_oracle", "test_checkpoints",
-    "test_page_examples", "test_engine", "test_likelihood", "test_precision", "test_doctor",
-    "test_equivalences", "test_bench", "test_data", "test_tasks", "test_hub", "test_puzzle", "test_training",
+    "test_examples", "test_fuzz", "test_drill", "test_manual", "test_data", "test_compiling",
+    "test_tasks", "test_frames", "test_cli", "test_claims", "test_fast", "test_precision",
+    "test_checkpoints", "test_page_examples", "test_engine", "test_locking", "test_training", "test_doctor",
+    "test_bench", "test_oracle", "test_hub", "test_puzzle",
 )  # fmt: skip
 
 import pytest

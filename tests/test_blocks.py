@@ -4,16 +4,7 @@ import pytest
 import torch
 
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Decoding,
-    block_causal,
-    blockwise,
-    dense_mask,
-    generate,
-    loss,
-)
+from latent_tokens import METHODS, TASKS, Decoding, block_causal, blockwise, dense_mask, generate, loss
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import agree, bidirectional
 from latent_tokens.core.decoding import candidates_of

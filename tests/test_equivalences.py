@@ -5,13 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from latent_tokens import (
-    METHODS,
-    SIZES,
-    Decoding,
-    Transformer,
-    generate,
-)
+from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.cost import relative_cost, tokens_processed
 from latent_tokens.core.layout import Layout, next_layout

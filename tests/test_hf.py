@@ -7,12 +7,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from helpers.refusals import refused
 from helpers.tiny_models import DECODERS, ENCODERS, VOCAB, WITH_WINDOW, tiny_model
-from latent_tokens import (
-    METHODS,
-    HuggingFaceDenoiser,
-    log_likelihood,
-    loss,
-)
+from latent_tokens import METHODS, HuggingFaceDenoiser, log_likelihood, loss
 from latent_tokens.core.attention import causal, dense_mask
 from latent_tokens.core.layout import Layout
 from latent_tokens.network.hf import FAMILIES

@@ -8,13 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    Decoding,
-    EvalConfig,
-    generate,
-    load,
-)
+from latent_tokens import METHODS, Decoding, EvalConfig, generate, load
 from latent_tokens.bench import decoding_case, settings
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, SamplingConfig

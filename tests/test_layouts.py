@@ -1,6 +1,8 @@
-"""Published masked diffusion models: their files are read into classes of transformers, with equal logits."""
+"""Directories of transformers, also as published: read without their code, with equal logits."""
 
 import json
+import sys
+from functools import partial
 
 import pytest
 import torch
@@ -8,65 +10,68 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer
 
-from helpers.published_layouts import CONFIGS, MASK, random_weights, reference, write
+from helpers.published_layouts import CONFIGS, MASK, NATIVE, random_weights, reference, write
 from helpers.refusals import refused
-from helpers.tiny_models import tiny_model
+from helpers.tiny_models import VOCAB, tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.cli import main
 from latent_tokens.sharing.hub import save_pretrained
 
-torch.set_num_threads(1)
 LENGTH = 9
-CLASSES = {
-    "LLaDA": ("LlamaForCausalLM", "mdm", "in_place"),
-    "Dream": ("Qwen2ForCausalLM", "mdm", "left"),
-    "Open-dCoder": ("Qwen2ForCausalLM", "mdm", "left"),
-    "WeDLM-7B": ("Qwen2ForCausalLM", "esolm", "in_place"),
-    "WeDLM-8B": ("Qwen3ForCausalLM", "esolm", "in_place"),
-    "SDAR": ("Qwen3ForCausalLM", "block-mdm-4", "in_place"),
-    "Tiny-A2D": ("Qwen3ForCausalLM", "mdm", "in_place"),
-    "DiffuGPT": ("GPT2LMHeadModel", "mdm", "left"),
-    "ModernBERT-chat": ("ModernBertForMaskedLM", "mdm", "in_place"),
+
+
+READ_AS = {  # the method and the readout of each published model
+    "LLaDA": ("mdm", "in_place"),
+    "Dream": ("mdm", "left"),
+    "Open-dCoder": ("mdm", "left"),
+    "WeDLM-7B": ("esolm", "in_place"),
+    "WeDLM-8B": ("esolm", "in_place"),
+    "SDAR": ("block-mdm-4", "in_place"),
+    "Tiny-A2D": ("mdm", "in_place"),
+    "DiffuGPT": ("mdm", "left"),
+    "ModernBERT-chat": ("mdm", "in_place"),
 }
 
 
-def inputs():
-    """Return ids, positions and a mask of slots in another order, of which each attends to some."""
+def logits_of(net):
+    """Return the logits of slots in another order, of which each attends to some."""
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(2, MASK, (2, LENGTH), generator=generator)
     positions = torch.stack([torch.randperm(LENGTH, generator=generator) for _ in range(2)])
     mask = torch.rand(2, LENGTH, LENGTH, generator=generator) < 0.6
-    return ids, positions, mask | torch.eye(LENGTH, dtype=torch.bool)
+    with torch.no_grad():
+        return net(ids, positions, mask | torch.eye(LENGTH, dtype=torch.bool))
 
 
-def difference(first, second):
-    return (first.float() - second.float()).abs().max().item()
+def described_logits(name, weights):
+    return logits_of(partial(reference, name, weights))
+
+
+def assert_close(first, second):
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(("name", "shards"), [*((name, 1) for name in CONFIGS), ("LLaDA", 3)])
 def test_published_files_give_the_described_logits(name, shards, tmp_path):
     weights = write(tmp_path, name, shards=shards)
     net = from_transformers(tmp_path)
-    class_name, method, readout = CLASSES[name]
-    assert type(net.model).__name__ == class_name
-    assert type(net.model).__module__.startswith("transformers.models.")
+    method, readout = READ_AS[name]
+    assert type(net.model) is NATIVE[name][0]
     assert (net.mask_id, net.readout, net.method.readout) == (MASK, readout, readout)
     assert (net.method.order, net.method.attention) == (METHODS[method].order, METHODS[method].attention)
-    logits = reference(name, weights, *inputs())
+    logits = described_logits(name, weights)
     assert logits.std() > 0.3
-    with torch.no_grad():
-        assert difference(net(*inputs()), logits) < 1e-5
+    assert_close(logits_of(net), logits)
 
 
 def test_weights_in_bf16_are_read_as_rounded_numbers(tmp_path):
-    weights = random_weights("LLaDA")
-    write(tmp_path, "LLaDA", {key: tensor.bfloat16() for key, tensor in weights.items()})
-    rounded = {key: tensor.bfloat16().float() for key, tensor in weights.items()}
+    weights = {key: tensor.bfloat16() for key, tensor in random_weights("LLaDA").items()}
+    write(tmp_path, "LLaDA", weights)
     net = from_transformers(tmp_path)
     assert net.model.dtype == torch.float32
-    with torch.no_grad():
-        assert difference(net(*inputs()), reference("LLaDA", rounded, *inputs())) < 1e-5
+    rounded = {key: tensor.float() for key, tensor in weights.items()}
+    assert_close(logits_of(net), described_logits("LLaDA", rounded))
 
 
 def test_diffugpt_inside_the_module_of_its_authors_is_read(tmp_path):
@@ -77,9 +82,7 @@ def test_diffugpt_inside_the_module_of_its_authors_is_read(tmp_path):
     }
     inside["denoise_model.h.0.attn.masked_bias"] = torch.zeros(1)  # a constant of old versions
     write(tmp_path, "DiffuGPT", inside)
-    with torch.no_grad():
-        logits = from_transformers(tmp_path)(*inputs())
-    assert difference(logits, reference("DiffuGPT", weights, *inputs())) < 1e-5
+    assert_close(logits_of(from_transformers(tmp_path)), described_logits("DiffuGPT", weights))
 
 
 @pytest.mark.parametrize("kept", [("embed",), ("head",), ("embed", "head")])
@@ -93,19 +96,16 @@ def test_tied_embeddings_may_have_either_name_or_both(kept, tmp_path):
     assert net.model.lm_head.weight is net.model.model.embed_tokens.weight
 
 
-MASK_FILES = {
-    "a text": {"mask_token": "<|mask|>", "added_tokens_decoder": {"20": {"content": "<|mask|>"}}},
-    "an entry": {"mask_token": {"content": "<|mask|>"}},
-}
-
-
-@pytest.mark.parametrize("entries", MASK_FILES.values(), ids=MASK_FILES)
-def test_mask_of_the_tokenizer_is_found(entries, tmp_path):
+def test_mask_of_the_tokenizer_is_found(tmp_path):
     write(tmp_path, "Open-dCoder", mask_token_id=None)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(entries))
     write_tokenizer(tmp_path)
-    net = from_transformers(tmp_path)
-    assert (net.mask_id, net.readout) == (MASK, "left")
+    for entries in (
+        {"mask_token": "<|mask|>", "added_tokens_decoder": {"20": {"content": "<|mask|>"}}},
+        {"mask_token": {"content": "<|mask|>"}},
+    ):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(entries))
+        net = from_transformers(tmp_path)
+        assert (net.mask_id, net.readout) == (MASK, "left")
 
 
 def test_mask_that_is_named_nowhere_is_that_of_the_layout(tmp_path):
@@ -125,52 +125,34 @@ def test_mask_that_is_named_nowhere_is_that_of_the_layout(tmp_path):
 
 GATE = "model.transformer.blocks.1.ff_proj.weight"
 KEY_BIAS = "model.transformer.blocks.0.q_proj.bias"
-WRONG_WEIGHTS = {  # the layout, weights that are replaced, and what the error names
-    "missing": (
-        "LLaDA",
-        {GATE: None},
-        "missing keys of LlamaForCausalLM: model.layers.1.mlp.gate_proj.weight",
-    ),
-    "unknown": ("LLaDA", {KEY_BIAS: torch.ones(16)}, "unexpected keys of LlamaForCausalLM: model.layers.0"),
-    "shape": ("SDAR", {"model.norm.weight": torch.ones(3)}, "config.json: not that of a Qwen3ForCausalLM"),
-}
-WRONG_SETTINGS = {
-    "block_type": ("LLaDA", "sequential"),
-    "include_qkv_bias": ("LLaDA", True),
-    "architectures": ("LLaDA", ["LLaDAMoEModelLM"]),
-    "d_model": ("LLaDA", None),
-    "quantization_config": ("Dream", {"bits": 4}),
-    "use_sliding_window": ("Dream", True),
-    "rope_theta": ("Dream", None),
-    "num_hidden_layers": ("Dream", "two"),
-    "attention_bias": ("WeDLM-8B", True),
-    "block_size": ("SDAR", None),
-}
+WRONG = [  # a layout, a weight or a setting, its value, and the problem
+    ("LLaDA", GATE, None, "missing keys of LlamaForCausalLM: model.layers.1.mlp.gate_proj.weight"),
+    ("LLaDA", KEY_BIAS, torch.ones(16), "unexpected keys of LlamaForCausalLM: model.layers.0"),
+    ("SDAR", "model.norm.weight", torch.ones(3), "config.json: not that of a Qwen3ForCausalLM"),
+    ("LLaDA", "block_type", "sequential", "config.json: "),
+    ("LLaDA", "include_qkv_bias", True, "config.json: "),
+    ("LLaDA", "architectures", ["LLaDAMoEModelLM"], "config.json: "),
+    ("LLaDA", "d_model", None, "config.json: "),
+    ("Dream", "quantization_config", {"bits": 4}, "config.json: "),
+    ("Dream", "use_sliding_window", True, "config.json: "),
+    ("Dream", "rope_theta", None, "config.json: "),
+    ("Dream", "num_hidden_layers", "two", "config.json: "),
+    ("WeDLM-8B", "attention_bias", True, "config.json: "),
+    ("SDAR", "block_size", None, "config.json: "),
+]
 
 
-@pytest.mark.parametrize(("name", "changes", "part"), WRONG_WEIGHTS.values(), ids=WRONG_WEIGHTS)
-def test_wrong_weights_are_refused_by_name(name, changes, part, tmp_path):
-    weights = {**random_weights(name), **changes}
-    write(tmp_path, name, {key: tensor for key, tensor in weights.items() if tensor is not None})
-    with refused(part):
+@pytest.mark.parametrize(("name", "key", "value", "problem"), WRONG)
+def test_wrong_weights_and_settings_are_refused_by_name(name, key, value, problem, tmp_path):
+    weights = random_weights(name)
+    if key.startswith("model."):
+        weights[key] = value
+        weights = {each: tensor for each, tensor in weights.items() if tensor is not None}
+        write(tmp_path, name, weights)
+    else:
+        write(tmp_path, name, **{key: value})
+    with refused(problem):
         from_transformers(tmp_path)
-
-
-@pytest.mark.parametrize("key", WRONG_SETTINGS)
-def test_unsupported_settings_are_refused_by_name(key, tmp_path):
-    name, value = WRONG_SETTINGS[key]
-    write(tmp_path, name, **{key: value})
-    with refused("config.json: "):
-        from_transformers(tmp_path)
-
-
-def test_missing_shard_is_refused_by_name(tmp_path, capsys):
-    source = tmp_path / "source"
-    write(source, "LLaDA", shards=3)
-    (source / "model-00002-of-00003.safetensors").unlink()
-    assert main(["import", str(source), str(tmp_path / "out")]) == 2
-    assert "model-00002-of-00003.safetensors: corrupt" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def write_tokenizer(folder):
@@ -183,7 +165,8 @@ def write_tokenizer(folder):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name == "Dream" else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
+    "name",
+    ["Dream", *(pytest.param(name, marks=pytest.mark.slow) for name in ("LLaDA", "SDAR", "ModernBERT-chat"))],
 )
 def test_imported_model_opens_in_every_command(name, tmp_path, capsys):
     source = tmp_path / "source"
@@ -200,7 +183,7 @@ def test_imported_model_opens_in_every_command(name, tmp_path, capsys):
 
     assert main(["sample", str(out), "--num-samples", "1", "--seed", "1"]) == 0
     assert main(["likelihood", str(out), "--text", str(tmp_path / "text"), "--orders", "1"]) == 0
-    counted = 4 if CLASSES[name][2] == "left" else 5
+    counted = 4 if READ_AS[name][1] == "left" else 5
     assert f"{counted} tokens" in capsys.readouterr().out
     assert main(["export", str(out), str(tmp_path / "exported"), "--license", "mit"]) == 0
     assert "license: mit" in (tmp_path / "exported" / "README.md").read_text()
@@ -211,8 +194,7 @@ def test_imported_model_opens_in_every_command(name, tmp_path, capsys):
         assert type(model.net.model) is type(net.model)
         assert type(from_transformers(folder, MASK).model) is type(net.model)  # transformers opens it, too
         assert (model.method, model.net.mask_id, model.net.readout) == (net.method, MASK, net.readout)
-        with torch.no_grad():
-            assert torch.equal(model.net(*inputs()), net(*inputs()))
+        assert torch.equal(logits_of(model.net), logits_of(net))
     assert model.generate(seed=1).tokens.shape == (1, LENGTH)
 
 
@@ -228,22 +210,14 @@ def test_import_refuses_what_is_not_for_the_source(tmp_path, capsys):
     for options, message in refusals.items():
         assert main(["import", str(source), str(tmp_path / "out"), *options]) == 2
         assert message in capsys.readouterr().err
+    write(source, "LLaDA", shards=3)
+    (source / "model-00002-of-00003.safetensors").unlink()
+    assert main(["import", str(source), str(tmp_path / "out")]) == 2
+    assert "model-00002-of-00003.safetensors: corrupt" in capsys.readouterr().err
     write(source, "Open-dCoder", mask_token_id=None)
     assert main(["import", str(source), str(tmp_path / "out")]) == 2
     assert "is not a published masked diffusion model" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
-
-
-def test_tokenizer_that_texts_cannot_use_is_copied(tmp_path, capsys):
-    source = tmp_path / "source"
-    write(source, "SDAR")
-    Tokenizer(models.WordLevel({"w0": 0}, "w0")).save(str(source / "tokenizer.json"))
-    assert main(["import", str(source), str(tmp_path / "out")]) == 0
-    assert "the tokenizer is copied and not used: " in capsys.readouterr().out
-    assert main(["sample", str(tmp_path / "out")]) == 2
-    assert "was imported without a tokenizer" in capsys.readouterr().err
-    assert main(["export", str(tmp_path / "out"), str(tmp_path / "again")]) == 0
-    assert (tmp_path / "again" / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
 
 
 def test_export_keeps_the_tokenizer_of_an_imported_model(tmp_path):
@@ -261,18 +235,26 @@ def test_export_keeps_the_tokenizer_of_an_imported_model(tmp_path):
     assert tokenizer.apply_chat_template([{"content": "w4"}], tokenize=False) == "w4"
 
 
-def test_imported_model_without_tokenizer_computes_logits(tmp_path, capsys):
-    write(tmp_path / "source", "ModernBERT-chat")
-    assert main(["import", str(tmp_path / "source"), str(tmp_path / "out")]) == 0
-    assert "without a tokenizer it cannot generate text" in capsys.readouterr().out
-    net = from_pretrained(tmp_path / "out")
-    assert (net.max_length, net.vocab_size, net.folder) == (64, 24, tmp_path / "out")
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
+@pytest.mark.parametrize("has_tokenizer", [False, True])
+def test_imported_model_without_a_tokenizer_for_texts(has_tokenizer, tmp_path, capsys):
+    source, out = tmp_path / "source", tmp_path / "out"
+    write(source, "ModernBERT-chat")
+    if has_tokenizer:
+        Tokenizer(models.WordLevel({"w0": 0}, "w0")).save(str(source / "tokenizer.json"))
+    assert main(["import", str(source), str(out)]) == 0
+    problem = "is copied and not used: " if has_tokenizer else "without a tokenizer it cannot generate text"
+    assert problem in capsys.readouterr().out
+    assert (out / "tokenizer.json").exists() == has_tokenizer
+    assert main(["sample", str(out)]) == 2
+    assert "was imported without a tokenizer" in capsys.readouterr().err
+    net = from_pretrained(out)
+    assert (net.max_length, net.vocab_size, net.folder) == (64, 24, out)
+    config = json.loads((out / "config.json").read_text())
     for key, value in (("mask_id", 99), ("readout", "right"), ("vocab_size", "many"), ("max_length", None)):
         changed = {**config, "model": {**config["model"], key: value}}
-        (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
+        (out / "config.json").write_text(json.dumps(changed))
         with refused(f"{key}={value}"):
-            from_pretrained(tmp_path / "out")
+            from_pretrained(out)
 
 
 def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
@@ -290,8 +272,74 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
         assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err
 
 
-def test_directory_of_transformers_is_named_with_its_reader(tmp_path):
-    tiny_model("llama").save_pretrained(tmp_path)
+# Directories of transformers that are not published masked diffusion models.
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory with the weights in several shards."""
+    tiny_model("llama").save_pretrained(tmp_path, max_shard_size="4KB")
+    words = {f"<{number}>": number for number in range(VOCAB)}
+    Tokenizer(models.WordLevel(words, "<0>")).save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("mask_token", [11, "<11>", "new"])
+def test_directory_gives_the_logits_of_its_model(folder, mask_token):
+    tokens = torch.arange(3, 9)[None]
+    net = from_transformers(folder, mask_token)
+    assert net.mask_id == (VOCAB if mask_token == "new" else 11)
+    assert not net.training
+    mask = torch.ones(1, 6, 6, dtype=torch.bool).tril()
+    logits = net(tokens, torch.arange(6)[None], mask)[..., :VOCAB]
+    torch.testing.assert_close(logits, tiny_model("llama")(input_ids=tokens).logits)
+
+
+def test_masked_language_model_keeps_its_head(tmp_path):
+    tiny_model("modernbert").save_pretrained(tmp_path)
+    assert type(from_transformers(tmp_path, 11).model).__name__ == "ModernBertForMaskedLM"
+
+
+def test_token_that_the_tokenizer_lacks_is_refused(folder):
+    file = folder / "tokenizer.json"
+    with refused(f"mask_token=<mask>: not a token of {file}. Use the id of a token, or mask_token='new'"):
+        from_transformers(folder, "<mask>")
+    file.unlink()
+    with refused(f"mask_token=<11>: {file} cannot be read ("):
+        from_transformers(folder, "<11>")
+
+
+def test_missing_shard_and_weight_are_named(folder):
+    shard = sorted(folder.glob("model-*.safetensors"))[1]
+    index = folder / "model.safetensors.index.json"
+    names = json.loads(index.read_text())
+    kept = {name: file for name, file in names["weight_map"].items() if file != shard.name}
+    shard.unlink()
+    with refused(shard.name):
+        from_transformers(folder, 11)
+    index.write_text(json.dumps({**names, "weight_map": kept}))
+    with refused("incomplete, ", "weight is missing. Download it again"):
+        from_transformers(folder, 11)
+
+
+@pytest.mark.parametrize("kind", ["llama", "of_its_own"])
+def test_code_of_a_directory_is_never_run(folder, kind):
+    (folder / "modeling.py").write_text(f"open({str(folder / 'ran')!r}, 'w')")
+    config = json.loads((folder / "config.json").read_text())
+    maps = {"AutoConfig": "modeling.Config", "AutoModelForCausalLM": "modeling.Model"}
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": kind, "auto_map": maps}))
+    if kind == "llama":
+        assert type(from_transformers(folder, 11).model).__module__.startswith("transformers.")
+    else:
+        with refused("cannot be read"):
+            from_transformers(folder, 11)
+    assert not (folder / "ran").exists()
+
+
+def test_wrong_opener_of_a_directory_is_refused(folder, monkeypatch):
     for reader in (from_pretrained, load):
         with refused("is a transformers model. Open it with from_transformers('"):
-            reader(tmp_path)
+            reader(folder)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with refused("transformers is not installed. Install it ", ".[text]"):
+        from_transformers(folder, 11)

@@ -1,23 +1,26 @@
 """Rows of a .jsonl file survive an incomplete last line, and files that cannot be written are named."""
 
-import json
-import multiprocessing
+import os
 import resource
 import time
+from contextlib import contextmanager
 
 import pytest
 
+from helpers.refusals import refused
 from latent_tokens.storage import append_line, atomic_directory, read_lines, write_atomic
 
-TAILS = {
-    "half a row": b'{"step": 2, "lo',
-    "half a row of many blocks": b'{"step": "' + b"x" * 200_000,
-    "zeros of a power cut": b"\0" * 100,
-    "bytes that are no text": b'{"a": "\xff',
-}
 
-
-@pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b'{"step": 2, "lo',
+        b'{"step": "' + b"x" * 200_000,  # many blocks
+        b"\0" * 100,  # after a power cut
+        b'{"a": "\xff',
+    ],
+    ids=range(4),
+)
 def test_append_line_replaces_a_cut_off_last_line(tmp_path, tail):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"step": 1}\n' + tail)
@@ -34,23 +37,41 @@ def test_append_line_keeps_a_complete_row_without_newline(tmp_path):
     assert [row["step"] for row in read_lines(path)] == [1, 2, 3]
 
 
-def test_append_line_on_a_full_disk_leaves_the_old_rows(tmp_path):
+@contextmanager
+def files_of_at_most(size):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_full_disk_keeps_existing_files(tmp_path):
     path = tmp_path / "rows.jsonl"
     append_line(path, {"step": 1})
     before = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"rows.jsonl: the row cannot be written \(File too large\)"):
-            append_line(path, {"step": 2, "text": "x" * 1_000})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        files_of_at_most(len(before) + 10),
+        pytest.raises(OSError, match=r"rows.jsonl: the row cannot be written \(File too large\)"),
+    ):
+        append_line(path, {"step": 2, "text": "x" * 1_000})
+    with files_of_at_most(1_000), pytest.raises(OSError, match=r"rows.jsonl: cannot be written"):
+        write_atomic({tmp_path / "beside": b"small", path: b"new" * 1_000})
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def append_many(path, process):
-    for number in range(50):
-        append_line(path, {"process": process, "number": number, "text": "x" * 5_000})
+def test_line_that_is_not_a_row_is_named(tmp_path):
+    path = tmp_path / "x.jsonl"
+    for text, part in (
+        ("3\n", "line 1: is not a row of JSON"),
+        ("[" * 100_000 + "\n", "line 1: is not a row"),
+        ('{"a": 1}\n' + "1" * 5_000 + "\n", "line 2: is not a row"),
+    ):
+        path.write_text(text)
+        with refused(part):
+            read_lines(path)
 
 
 def test_atomic_directory_fills_the_target_of_a_link(tmp_path):
@@ -65,6 +86,19 @@ def test_atomic_directory_fills_the_target_of_a_link(tmp_path):
         assert (tmp_path / name).is_symlink()
 
 
+def forked(function, *arguments):
+    """Return the id of a process that calls a function. Its exit code is 1 if the call fails."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            function(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    return pid
+
+
 def fill(folder, name, seconds):
     with atomic_directory(folder) as unfinished:
         (unfinished / name).write_text("1")
@@ -73,14 +107,12 @@ def fill(folder, name, seconds):
 
 
 def test_atomic_directory_is_filled_by_one_process_at_a_time(tmp_path):
-    first = multiprocessing.get_context("spawn").Process(target=fill, args=(tmp_path / "data", "first", 1))
-    first.start()
+    first = forked(fill, tmp_path / "data", "first", 0.3)
     while not (tmp_path / ".data.unfinished" / "first").exists():
         time.sleep(0.01)
     with pytest.raises(OSError, match="cannot be written"):
         fill(tmp_path / "data", "second", 0)
-    first.join()
-    assert first.exitcode == 0
+    assert os.waitpid(first, 0)[1] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["first"]
 
@@ -92,15 +124,14 @@ def test_write_atomic_below_a_file_names_the_path(tmp_path):
         write_atomic({path: b""})
 
 
+def append_many(path, process):
+    for number in range(50):
+        append_line(path, {"process": process, "number": number, "text": "x" * 5_000})
+
+
 def test_append_line_of_two_processes_loses_no_row(tmp_path):
     path = tmp_path / "rows.jsonl"
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=append_many, args=(path, process)) for process in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert sorted((row["process"], row["number"]) for row in rows) == [
-        (process, number) for process in range(2) for number in range(50)
-    ]
+    processes = [forked(append_many, path, process) for process in range(2)]
+    assert [os.waitpid(process, 0)[1] for process in processes] == [0, 0]
+    rows = [(row["process"], row["number"]) for row in read_lines(path)]
+    assert sorted(rows) == [(process, number) for process in range(2) for number in range(50)]

@@ -10,6 +10,7 @@ import argparse
 import io
 import json
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -28,15 +29,16 @@ from torch.optim.swa_utils import AveragedModel
 from helpers.hostile import changed
 from helpers.published_network import Published, lightning
 from helpers.runs import tiny_run
-from helpers.valid_files import files, puzzle_files, save_model, written
-from latent_tokens import TASKS, Transformer, cli, fit, load_data
+from latent_tokens import METHODS, TASKS, Transformer, cli, fit, load_data, save_pretrained
 from latent_tokens.storage import read_lines
-from latent_tokens.tasks import Text
+from latent_tokens.tasks import Text, description
 from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.text.tokenizer import read_tokenizer
 from latent_tokens.training.checkpoint import discard_after, load_state
 from latent_tokens.training.step import ema_update
+from test_sources import PUZZLE, extreme_csv, shah_rows, shah_zebras
 
+COUNTDOWN = '{"input": "3,5,7,15", "output": "3+5=8,8+7=15"}\n'
 SECONDS = 20  # after which an input counts as a hang
 SENTENCE = "The latent cells of row {} are open; the known ones, in box 3, are not.\n\n"
 COMMANDS = (
@@ -47,6 +49,42 @@ COMMANDS = (
     "sample {model} --num-samples 1 --latents 2 --tokens-per-step 2 --order entropy --json",
     "solve 1............... --run {model} --latents 2 --candidates 3 --attempts 2 --seed 3",
 )
+
+# Valid files of each kind that the package reads, as {name: content} of a directory.
+
+
+def files(*folders):
+    """Return inputs: the files of each directory by name."""
+    return [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
+
+
+def written(path, write):
+    """Return the input of a directory with one file, which a function writes."""
+    path.parent.mkdir()
+    write(path)
+    return files(path.parent)
+
+
+def save_model(folder, method, task):
+    net = Transformer("pico", task.vocab_size, task.length)
+    net.method = METHODS[method]
+    beside = task.files() if isinstance(task, Text) else {}
+    save_pretrained(net, folder, about={"task": description(task), "name": method}, beside=beside)
+    return folder
+
+
+def puzzle_files(home):
+    """Return files of published puzzles: (task, name) -> inputs."""
+    csv = extreme_csv(PUZZLE.generate(3, seed=1))
+    write = {
+        ("sudoku-puzzle", "a.npy"): lambda path: np.save(path, shah_rows(3)[0]),
+        ("sudoku-puzzle", "a.csv"): lambda path: path.write_text(csv),
+        ("sudoku-puzzle", "a.txt"): lambda path: path.write_text(f"{csv.split(',')[4]}\n"),
+        ("zebra", "a.pkl"): lambda path: path.write_bytes(pickle.dumps(shah_zebras(2)[0], 2)),
+        ("countdown-3", "a.jsonl"): lambda path: path.write_text(COUNTDOWN),
+    }
+    return {(task, name): written(home / f"from-{name}" / name, write[task, name]) for task, name in write}
+
 
 # Readers: functions of a directory with the input. What they write goes to `out` next to it.
 

@@ -26,6 +26,16 @@ CALLS = ("posix system", "builtins eval", "builtins exec", "subprocess Popen", "
 # Changes of content: functions of (rng, content).
 
 
+class Call:
+    """An object of a malicious pickle: a call that is made when it is read."""
+
+    def __init__(self, function, *arguments):
+        self.reduced = function, arguments
+
+    def __reduce__(self):
+        return self.reduced
+
+
 def of_bytes(rng, content):
     """Overwrite, insert, repeat or delete some bytes, flip a bit, or cut the end off."""
     start = rng.randrange(len(content) + 1)

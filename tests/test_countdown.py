@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
+from helpers.refusals import refused
 from latent_tokens import METHODS, TASKS
 from latent_tokens.configs import TrainConfig
 from latent_tokens.tasks import configured, described, description
@@ -18,7 +20,6 @@ from latent_tokens.tasks.countdown import (
     PAD,
     answer_text,
     first_solution,
-    longest_answer,
     stack_of,
     texts,
 )
@@ -28,15 +29,6 @@ from latent_tokens.training.step import draw_examples
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
 FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
 
-RECORDS = {  # from formats that others published: (task, problem, answer, ids up to EOS)
-    "five": ("countdown", "8,91,30,36,98,55", "98-91=7,36-30=6,8*6=48,7+48=55",
-        "1 18 4 19 11 4 13 10 4 13 16 4 19 18 4 15 15 3 19 18 7 19 11 5 17 4 13 16 7 13 10 5 16 4 18 8 16 "
-        "5 14 18 4 17 6 14 18 5 15 15 2"),
-    "four": ("countdown-4", "86,28,13,31,96", "86+28=114,31-13=18,114-18=96",
-        "1 18 16 4 12 18 4 11 13 4 13 11 4 19 16 3 18 16 6 12 18 5 11 11 14 4 13 11 7 11 13 5 11 18 4 11 "
-        "11 14 7 11 18 5 19 16 2"),
-}  # fmt: skip
-
 
 def first_answer(*numbers_and_target):
     *numbers, target = numbers_and_target
@@ -45,7 +37,17 @@ def first_answer(*numbers_and_target):
     return answer_text(steps.tolist()) if found else None
 
 
-@pytest.mark.parametrize(("name", "problem", "answer", "ids"), RECORDS.values(), ids=RECORDS)
+RECORDS = [  # from formats that others published: task, problem, answer, ids up to EOS
+    ("countdown", "8,91,30,36,98,55", "98-91=7,36-30=6,8*6=48,7+48=55",
+        "1 18 4 19 11 4 13 10 4 13 16 4 19 18 4 15 15 3 19 18 7 19 11 5 17 4 13 16 7 13 10 5 16 4 18 8 16 "
+        "5 14 18 4 17 6 14 18 5 15 15 2"),
+    ("countdown-4", "86,28,13,31,96", "86+28=114,31-13=18,114-18=96",
+        "1 18 16 4 12 18 4 11 13 4 13 11 4 19 16 3 18 16 6 12 18 5 11 11 14 4 13 11 7 11 13 5 11 18 4 11 "
+        "11 14 7 11 18 5 19 16 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "problem", "answer", "ids"), RECORDS)
 def test_ids_are_the_papers(name, problem, answer, ids):
     wanted = [int(number) for number in ids.split()]
     paper = configured(name, {"padding": "paper"}).example(problem, answer)
@@ -60,31 +62,30 @@ def test_ids_are_the_papers(name, problem, answer, ids):
 def test_the_search_gives_others_answers_exactly():
     assert first_answer(86, 28, 13, 31, 96) == "86+28=114,31-13=18,114-18=96"
     if not OTHERS.is_file():
-        pytest.skip("the records that others made are not at hand")
+        pytest.skip("the records that others made are missing")
     records = [json.loads(line) for line in OTHERS.read_text().splitlines()]
     assert len(records) == 2_000
     for record in records:
         assert first_answer(*map(int, record["input"].split(","))) == record["output"]
     examples, bad = read_source(FOUR, OTHERS, skip_bad=False)
     assert bad == []
-    pairs = [(record["input"], record["output"]) for record in records]
-    assert [texts(row) for row in examples.tokens] == pairs
+    assert [texts(row) for row in examples.tokens] == [(row["input"], row["output"]) for row in records]
     assert set(FOUR.splits(examples).tolist()) == {0, 1}  # none of its targets is held out
 
 
-LONGEST = {
-    "countdown-3": ("75,80,60,100", "75*80=6000,6000/60=100"),
-    "countdown-4": ("75,81,75,60,100", "75*81=6075,6075-75=6000,6000/60=100"),
-    "countdown": ("75,80,99,99,60,100", "75*80=6000,6000*99=594000,594000/99=6000,6000/60=100"),
-}
-
-
-@pytest.mark.parametrize(("name", "example"), LONGEST.items())
-def test_longest_answer_fits_exactly(name, example):
+@pytest.mark.parametrize(
+    ("name", "problem", "answer"),
+    [
+        ("countdown-3", "75,80,60,100", "75*80=6000,6000/60=100"),
+        ("countdown-4", "75,81,75,60,100", "75*81=6075,6075-75=6000,6000/60=100"),
+        ("countdown", "75,80,99,99,60,100", "75*80=6000,6000*99=594000,594000/99=6000,6000/60=100"),
+    ],
+)
+def test_longest_answer_fits_exactly(name, problem, answer):
     task = TASKS[name]
-    assert len(example[1]) == longest_answer(task.numbers) == task.room - 1
-    row = task.example(*example)
-    assert row.lengths[0] == task.length or len(example[0]) < 3 * task.numbers + 3
+    assert len(answer) == task.room - 1
+    row = task.example(problem, answer)
+    assert row.lengths[0] == task.length or len(problem) < 3 * task.numbers + 3
     assert row.tokens[0, row.lengths[0] - 1] == EOS
 
 
@@ -92,7 +93,6 @@ def test_answer_length_is_described_and_has_no_pad():
     task = configured("countdown-4", {"answer_length": 47})
     assert (task.length, task.room, task.pad) == (64, 47, None)
     assert described(description(task)) == task
-    assert described(description(FOUR)) == FOUR
     assert (FOUR.length, FOUR.pad) == (53, PAD)
     assert configured("countdown-4", {"padding": "paper"}).pad is None
 
@@ -122,17 +122,15 @@ def reachable(numbers):
     """Return every value of an expression that uses all numbers, by an independent recursion over pairs."""
     if len(numbers) == 1:
         return {numbers[0]}
-    found = set()
-    for i, a in enumerate(numbers):
-        for j, b in enumerate(numbers):
-            if i != j:
-                rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
-                results = {a + b, a * b}
-                results |= {a - b} if a >= b else set()
-                results |= {a // b} if b and a % b == 0 else set()
-                for result in results:
-                    found |= reachable([*rest, result])
-    return found
+    values = set()
+    for i, j in permutations(range(len(numbers)), 2):
+        a, b = numbers[i], numbers[j]
+        rest = [number for k, number in enumerate(numbers) if k not in (i, j)]
+        results = {a + b, a * b}
+        results |= {a - b} if a >= b else set()
+        results |= {a // b} if b and a % b == 0 else set()
+        values |= set().union(*(reachable([*rest, result]) for result in results))
+    return values
 
 
 @given(numbers=st.lists(st.integers(1, 99), min_size=3, max_size=3), target=st.integers(10, 100))
@@ -144,27 +142,15 @@ def test_the_search_finds_a_solution_exactly_where_there_is_one(numbers, target)
         assert TASKS["countdown-3"].verify(TASKS["countdown-3"].example(problem, found).tokens[0]) == []
 
 
-def with_answer(task, problem, answer):
-    """Return the tokens of an answer that may be wrong."""
-    tokens = task.encode(problem).tokens.copy()
-    start = len(problem) + 2
-    ids = [4 + CHARACTERS.index(character) for character in answer]
-    tokens[0, start : start + len(ids) + 1] = [*ids, 2]
-    return tokens
-
-
 VERDICTS = [  # the answer, whether it counts leniently, and the errors of the strict rules
     ("86+28=114,31-13=18,114-18=96", True, []),
     ("31-13=18,86+28=114,114-18=96", True, []),
     ("86+10=96", True, ["10 in 86+10=96 is not there to use", "28, 13, 31 not used"]),
     ("86+28=114,31-13=18,114-18=096", False, ["'114-18=096' is not an equation"]),
-    ("48+48=96", True, None),
     ("86+28=114,114-18=96", True, ["18 in 114-18=96 is not there to use", "13, 31 not used"]),
     ("86+28=114,31-13=18,114-18=96,96+0=96", True, ["0 in 96+0=96 is not there to use"]),
-    ("86+28=115,31-13=18,115-19=96", False, None),
     ("86+28=115,31-13=18,115-18=97", False, ["86+28=115 is not true", "the last result is 97, not 96"]),
     ("86+28=114,31-13=18,114+18=132", False, ["the last result is 132, not 96"]),
-    ("86+28=114,31-13=18,114-18=96,", False, ["'' is not an equation"]),
     ("86+28=114,31--13", False, ["'31--13' is not an equation"]),
     ("86/28=3,31-13=18,114-18=96", False, None),
     ("96/0=96", False, None),
@@ -175,15 +161,18 @@ VERDICTS = [  # the answer, whether it counts leniently, and the errors of the s
 
 @pytest.mark.parametrize(("answer", "lenient", "errors"), VERDICTS)
 def test_lenient_and_strict_verdicts(answer, lenient, errors):
-    tokens = with_answer(FOUR, "86,28,13,31,96", answer)
+    tokens = FOUR.encode("86,28,13,31,96").tokens.copy()
+    ids = [4 + CHARACTERS.index(character) for character in answer]
+    tokens[0, 16 : 17 + len(ids)] = [*ids, EOS]
     scores = FOUR.score(tokens)
     assert (scores["lenient"][0], scores["strict"][0]) == (lenient, errors == [])
-    found = FOUR.verify(tokens[0])
-    assert found == errors if errors is not None else found
+    faults = FOUR.verify(tokens[0])
+    assert faults == errors if errors is not None else faults
 
 
 @pytest.mark.parametrize("padding", ["none", "paper"])
 @given(seed=st.integers(0, 2_000), data=st.data())
+@settings(max_examples=20)
 def test_one_changed_digit_is_always_caught(padding, seed, data):
     """Change a digit of an operand or a result. A changed operator can be right again, like 2+2 and 2*2."""
     task = replace(FOUR, padding=padding)
@@ -198,7 +187,7 @@ def test_one_changed_digit_is_always_caught(padding, seed, data):
 
 
 def test_held_out_targets_are_in_the_test_alone():
-    examples = FIVE.generate(1_500, seed=0)
+    examples = FIVE.generate(1_000, seed=0)
     targets = np.array([int(texts(row)[0].rsplit(",", 1)[1]) for row in examples.tokens])
     splits = FIVE.splits(examples)
     assert (np.isin(targets, HELD_OUT_TARGETS) == (splits == 2)).all()
@@ -220,9 +209,8 @@ def test_decoded_text_has_an_equation_per_line():
     assert FOUR.decode(FOUR.encode(" 86, 28,13 ,31,96 ").tokens[0]) == "make 96 of 86, 28, 13, 31"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_a_problem_that_cannot_be_read_says_why():
+    for text, message in (
         ("86,28,13,96", "problem '86,28,13,96': must be 4 numbers and the target"),
         ("86,28,13,x,96", "must be 4 numbers and the target"),
         ("86,28,13,-1,96", "must be 4 numbers and the target"),
@@ -230,8 +218,6 @@ def test_decoded_text_has_an_equation_per_line():
         ("86,28,13,100,96", "number 100 in '86,28,13,100,96': must be 1 to 99"),
         ("86,28,13,31,9", "target 9 in '86,28,13,31,9': must be 10 to 100"),
         ("", "problem '': must be 4 numbers"),
-    ],
-)
-def test_a_problem_that_cannot_be_read_says_why(text, message):
-    with pytest.raises(ValueError, match=message):
-        FOUR.encode(text)
+    ):
+        with refused(message):
+            FOUR.encode(text)

@@ -19,16 +19,11 @@ BOARDS = {
 }
 
 
-def infilling(board, known):
-    """Return a board as one example with some known cells."""
-    return Examples.of(board[None], known[None])
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("source", ["solver", "pattern"])
 def test_generated_board_is_valid_and_a_changed_cell_is_noticed(name, source):
     task = BOARDS[name, source]
-    boards = task.generate(12, seed=3).tokens
+    boards = task.generate(8, seed=3).tokens
     assert task.score(boards)["valid"].all()
     assert (task.score(boards)["soft_loss"] == 0).all()
     rng = np.random.default_rng(0)
@@ -47,16 +42,16 @@ def test_a_sat_solver_agrees_on_validity_and_uniqueness(name):
     task, rng = TASKS[name], np.random.default_rng(1)
     clauses = SudokuClauses(task.box_rows, task.box_columns)
     for number, board in enumerate(task.generate(8, seed=5).tokens):
-        given_cells = rng.permutation(task.length)[: task.length * (2 + number) // 14]
         known = np.zeros(task.length, bool)
-        known[given_cells] = True
-        solutions = clauses.solutions({int(cell): int(board[cell]) for cell in given_cells})
-        assert task.count_solutions(infilling(board, known)) == len(solutions)
-        assert task.score(np.array(solutions, np.uint8))["valid"].all()
+        known[rng.permutation(task.length)[: task.length * (2 + number) // 14]] = True
         wrong = board.copy()
-        wrong[given_cells[0]] = (wrong[given_cells[0]] + 1) % task.side
-        facts = {int(cell): int(wrong[cell]) for cell in given_cells}
-        assert task.count_solutions(infilling(wrong, known)) == len(clauses.solutions(facts))
+        first = np.flatnonzero(known)[0]
+        wrong[first] = (wrong[first] + 1) % task.side
+        for cells in (board, wrong):
+            solutions = clauses.solutions({int(cell): int(cells[cell]) for cell in np.flatnonzero(known)})
+            assert task.count_solutions(Examples.of(cells[None], known[None])) == len(solutions)
+            if solutions:
+                assert task.score(np.array(solutions, np.uint8))["valid"].all()
 
 
 def test_the_solver_reaches_every_4x4_board():
@@ -64,9 +59,8 @@ def test_the_solver_reaches_every_4x4_board():
 
 
 def test_the_9x9_pattern_is_the_releases_144_boards_up_to_digits():
-    boards = BOARDS["sudoku-9", "pattern"].generate(5_000, 0).tokens
-    relabelled = {tuple(np.argsort(board[:9])[board]) for board in boards}
-    assert len(relabelled) == 144
+    boards = BOARDS["sudoku-9", "pattern"].generate(2_000, 0).tokens
+    assert len({tuple(np.argsort(board[:9])[board]) for board in boards}) == 144
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,25 +80,22 @@ def test_puzzles_round_trip_through_text(name, data):
     assert read_puzzle(framed)[0] == read_puzzle(lines)[0] == task
 
 
-WRONG = [
-    ("1" * 17, "puzzle of 17 cells: must have 16"),
-    ("", "puzzle of 0 cells"),
-    (EASY[:80], "puzzle of 80 cells"),
-    (EASY[:80] + "x", "'x' in row 9 column 9: must be 1-9, or 0 or . for an empty cell"),
-    ("5" + "." * 15, "'5' in row 1 column 1: must be 1-4"),
-    ("11" + "." * 14, "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
-    ("1..." * 2 + "." * 8, "1 twice in column 1"),
-    ("1....1" + "." * 10, "1 twice in box 1"),
-    ("²" + "." * 15, "must be 1-4"),
-    ("٣" + "." * 15, "must be 1-4"),
-    ("AB " + ". " * 255, "'AB' in row 1 column 1"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), WRONG)
-def test_a_puzzle_that_cannot_be_read_says_why(text, message):
-    with refused(message):
-        read_puzzle(text)
+def test_a_puzzle_that_cannot_be_read_says_why():
+    for text, message in (
+        ("1" * 17, "puzzle of 17 cells: must have 16"),
+        ("", "puzzle of 0 cells"),
+        (EASY[:80], "puzzle of 80 cells"),
+        (EASY[:80] + "x", "'x' in row 9 column 9: must be 1-9, or 0 or . for an empty cell"),
+        ("5" + "." * 15, "'5' in row 1 column 1: must be 1-4"),
+        ("11" + "." * 14, "1 twice in row 1, at row 1 column 1 and row 1 column 2"),
+        ("1..." * 2 + "." * 8, "1 twice in column 1"),
+        ("1....1" + "." * 10, "1 twice in box 1"),
+        ("²" + "." * 15, "must be 1-4"),
+        ("٣" + "." * 15, "must be 1-4"),
+        ("AB " + ". " * 255, "'AB' in row 1 column 1"),
+    ):
+        with refused(message):
+            read_puzzle(text)
 
 
 def test_soft_loss_has_the_papers_reference_values():
@@ -124,9 +115,8 @@ def test_soft_loss_has_the_papers_reference_values():
 def test_a_search_that_runs_long_gives_up(monkeypatch):
     monkeypatch.setattr("latent_tokens.tasks.sudoku.grid.MOST_NODES", 3)
     task = TASKS["sudoku-9"]
-    problem = task.encode(EASY)
-    assert task.count_solutions(problem) is None
-    with pytest.raises(ValueError, match=r"too hard to search through \(3 steps\)"):
+    assert task.count_solutions(task.encode(EASY)) is None
+    with refused("too hard to search through (3 steps)"):
         task.example(task.grid.cells(EASY))
 
 

@@ -82,17 +82,12 @@ def test_prompt_is_given_and_response_is_learned_up_to_the_length(make):
         given = ids("</s>", "<s>", "<user>", record["prompt"], "<bot>")
         learned = splits[split_of(record["prompt"])][tuple(given)]
         response = ids(record["response"])
-        ends = ids("</s>") * (LENGTH - len(given) - len(response))
-        assert learned == response + ends
-        assert ends
-
-
-def test_messages_equal_the_prompt_and_response_that_they_are(make):
-    assert rows(make(map(as_messages, SUMS), "messages")) == rows(make(SUMS, "pairs"))
+        assert learned == response + ids("</s>") * (LENGTH - len(given) - len(response))
+    assert rows(make(map(as_messages, SUMS), "messages")) == splits
     earlier = {"role": "user", "content": "1+1="}, {"role": "assistant", "content": "2"}
-    longer = rows(make([as_messages(record, *earlier) for record in SUMS], "longer", length=32))
+    longer = rows(make([as_messages(SUMS[7], *earlier)], "longer", length=32))
     given = ids("</s>", "<s>", "<user>", "1+1=", "<bot>", "2", "<user>", "7+7=", "<bot>")
-    (learned,) = [split[tuple(given)] for split in longer.values() if tuple(given) in split]
+    (learned,) = [split[tuple(given)] for split in longer.values()]
     assert learned == ids("14") + ids("</s>") * (32 - len(given) - 2)
 
 
@@ -108,17 +103,15 @@ def test_without_a_chat_template_the_prompt_is_the_text_itself(make, tokenizer_n
     assert pairs == {record["prompt"]: record["response"] for record in learned}
 
 
-def test_a_tokenizer_is_learned_from_the_training_split(make):
-    trained = [record for record in SUMS if split_of(record["prompt"]) == "train"]
-    texts = [{"text": record["prompt"] + "="} for record in SUMS]
-    trained_texts = [row for row in texts if split_of(row["text"]) == "train"]
-    for number, (every, train) in enumerate([(SUMS, trained), (texts, trained_texts)]):
-        folders = [
-            make(records, f"{name}-{number}", tokenizer="bpe:330")
-            for name, records in (("every", every), ("train", train))
-        ]
-        learned = [(folder / "tokenizer.json").read_bytes() for folder in folders]
-        assert learned[0] == learned[1]
+@pytest.mark.parametrize("is_dialogue", [True, False])
+def test_a_tokenizer_is_learned_from_the_training_split(make, is_dialogue):
+    records = SUMS if is_dialogue else [{"text": record["prompt"] + "="} for record in SUMS]
+    trained = [row for row in records if split_of(row["prompt" if is_dialogue else "text"]) == "train"]
+    learned = [
+        (make(rows, name, tokenizer="bpe:330") / "tokenizer.json").read_bytes()
+        for name, rows in (("every", records), ("train", trained))
+    ]
+    assert learned[0] == learned[1]
 
 
 def test_records_left_out_are_counted(make, capsys, tmp_path, tokenizer):
@@ -158,16 +151,15 @@ REFUSED = [  # records, options, what the line names, how it is mended
 ]
 
 
-@pytest.mark.parametrize(("records", "options", "problem", "fix"), REFUSED)
-def test_refused_dialogues_get_one_line(records, options, problem, fix, tmp_path, tokenizer, capsys):
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+def test_refused_dialogues_get_one_line(tmp_path, tokenizer, capsys):
     arguments = ["--source", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]
-    assert main(["data", "text", *arguments, "--tokenizer", str(tokenizer), *options]) == 2
-    line = capsys.readouterr().err
-    assert problem in line
-    assert fix in line
-    assert line.count("\n") == 1
-    assert not (tmp_path / "out").exists()
+    for records, options, problem, fix in REFUSED:
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+        assert main(["data", "text", *arguments, "--tokenizer", str(tokenizer), *options]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert problem in line
+        assert fix in line
+        assert not (tmp_path / "out").exists()
 
 
 class Constant(torch.nn.Module):
@@ -179,9 +171,10 @@ class Constant(torch.nn.Module):
         return torch.linspace(0, 1, len(VOCAB)).expand(*tokens.shape, -1)
 
 
-@pytest.mark.parametrize("method", ["mdm", "scdm", "esolm", "arm"])
+@pytest.mark.parametrize("method", ["scdm", "arm"])
 def test_loss_is_of_the_response_and_its_ends_only(make, method):
-    tokens, known, _ = as_tensors(load_data(make(SUMS))[1]["train"])
+    examples = load_data(make(SUMS))[1]["train"]
+    tokens, known, _ = as_tensors(examples)
 
     def loss_of(tokens):
         generator = torch.Generator().manual_seed(0)
@@ -191,22 +184,18 @@ def test_loss_is_of_the_response_and_its_ends_only(make, method):
     last = tokens.clone()
     last[:, -1] = 5
     assert loss_of(last) != loss_of(tokens)
-
-
-def test_dialogues_have_their_first_token_given_already(make):
-    examples = load_data(make(SUMS))[1]["train"]
     assert (with_first_given(examples).known == examples.known).all()
+
+
+def trained(out, data):
+    few = {"size": "pico", "steps": 2, "batch_size": 4, "evaluate_every": 2, "precision": "fp32"}
+    return fit("text", "scdm", out=out, data=data, **few)
 
 
 @pytest.fixture
 def run(make, tmp_path):
     """A run of two steps on sums."""
     return trained(tmp_path / "run", make(SUMS))
-
-
-def trained(out, data):
-    few = {"size": "pico", "steps": 2, "batch_size": 4, "evaluate_every": 2, "precision": "fp32"}
-    return fit("text", "scdm", out=out, data=data, **few)
 
 
 def test_chat_template_travels_to_run_export_and_samples(run, tokenizer, tmp_path, capsys):
@@ -217,17 +206,16 @@ def test_chat_template_travels_to_run_export_and_samples(run, tokenizer, tmp_pat
     theirs = AutoTokenizer.from_pretrained(tokenizer).apply_chat_template(message, **settings)
     assert theirs == "<s><user>1+2=<bot>"
     assert AutoTokenizer.from_pretrained(exported).apply_chat_template(message, **settings) == theirs
-    again = make_data(
-        DataConfig("text", tmp_path / "again", source=str(tmp_path / "data.jsonl"), tokenizer=str(run))
-    )
+    source = str(tmp_path / "data.jsonl")
+    again = make_data(DataConfig("text", tmp_path / "again", source=source, tokenizer=str(run)))
     for folder in (run, exported, again):
         task = tasks.described({"name": "text", "length": LENGTH, "tokenizer": "tokenizer.json"}, folder)
         assert user_prompt(task, "1+2=") == theirs
+    given = ids("</s>", "<s>", "<user>", "1+2=", "<bot>")
     for folder in (run, exported):
         capsys.readouterr()
         assert main(["sample", str(folder), "--prompt", "1+2=", "--chat", "--json"]) == 0
         samples = [json.loads(line)["tokens"] for line in capsys.readouterr().out.splitlines()]
-        given = ids("</s>", "<s>", "<user>", "1+2=", "<bot>")
         assert [sample[: len(given)] for sample in samples] == [given, given]
         assert np.shape(samples) == (2, LENGTH)
 
@@ -240,9 +228,8 @@ def test_likelihood_is_of_responses_and_evaluate_has_no_prompts(run, tmp_path, c
     assert row["tokens"] == (~test.known).sum()
     assert row["bytes"] == (~test.known & (test.tokens != 1)).sum()
     assert main(["evaluate", str(run), "--data", data]) == 2
-    line = capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
     assert "evaluate generates texts without prompts. Use latent-tokens likelihood" in line
-    assert line.count("\n") == 1
 
 
 def test_chat_without_a_prompt_or_a_template_gets_one_line(run, make, tmp_path, capsys):
@@ -250,9 +237,8 @@ def test_chat_without_a_prompt_or_a_template_gets_one_line(run, make, tmp_path, 
     capsys.readouterr()
     for options in ([str(plain), "--prompt", "1"], [str(run)], ["sudoku-6-scdm", "--prompt", "1"]):
         assert main(["sample", *options, "--chat"]) == 2
-        line = capsys.readouterr().err
+        (line,) = capsys.readouterr().err.splitlines()
         assert "--chat: is for the prompt of a text model whose tokenizer has a chat template. Add" in line
-        assert line.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -23,14 +23,10 @@ PADDED = configured("sudoku-4", {"padding": "paper"})
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """Return the network of a tiny run on padded boards, trained with some decay of the EMA."""
-
-    def train(ema):
-        config = tiny_run(tmp_path_factory.mktemp("runs") / "run", steps=2, ema=ema)
-        return from_pretrained(fit(config, task=PADDED))
-
-    return train
+def net(tmp_path_factory):
+    """Return the network of a tiny run on padded boards."""
+    config = tiny_run(tmp_path_factory.mktemp("runs") / "run", steps=1)
+    return from_pretrained(fit(config, task=PADDED))
 
 
 @pytest.fixture
@@ -44,72 +40,56 @@ def data(tmp_path):
     ("name", "method", "order", "k", "count"),
     [
         ("zebra-3", "mdm", None, 8, NUM_ZEBRA),
-        ("zebra-3", "sidm", None, 8, NUM_ZEBRA),
-        ("zebra-3", "scdm", None, 8, NUM_ZEBRA),
         ("zebra-3", "mdm", "uniform", None, NUM_ZEBRA),
         ("sudoku-4", "scdm", None, 8, None),
-        ("sudoku-4", "mdm", "uniform", None, None),
         ("sudoku-4", "arm", None, None, None),
     ],
 )
-def test_protocol_sets_candidates_and_samples(trained, name, method, order, k, count):
+def test_protocol_sets_candidates_and_samples(net, name, method, order, k, count):
     task = configured(name, {"padding": "paper"})
-    net = trained(0.9)
     net.method = METHODS[method]
     config = with_protocol(net, task, replace(PAPER, order=order))
     assert (config.candidates, config.num_samples, config.protocol) == (k and (k,), count, None)
 
 
 @pytest.mark.parametrize(("method", "order"), [("arm", None), ("ar-mtp", None), ("mdm", "uniform")])
-def test_protocol_suits_orders_without_candidates(trained, method, order, data):
-    net = trained(0.9)
+def test_protocol_suits_orders_without_candidates(net, method, order, data):
     net.method = METHODS[method]
     (row,) = evaluate(net, PADDED, replace(PAPER, order=order, data=data))
     assert row["candidates"] == 1
 
 
-def test_rows_name_the_protocol_only_if_there_is_one(trained, data):
+def test_rows_of_the_protocol_are_those_of_its_settings_by_name(net, data):
+    net.method = METHODS["scdm"]
     announced = []
-    (row,) = evaluate(trained(0.9), PADDED, replace(PAPER, data=data), on_row=announced.append)
-    (other,) = evaluate(trained(0.9), PADDED, data=data)
-    assert row["protocol"] == "paper"
-    assert announced == [row]
-    assert row.keys() - other.keys() == {"protocol"}
-
-
-@pytest.mark.slow
-def test_rows_are_those_of_the_settings_by_name(trained):
-    net = trained(0.9)
-    (by_name,) = evaluate(net, PADDED, replace(PAPER, latents=(0,), temperature=0.0))
-    (by_hand,) = evaluate(net, PADDED, latents=0, candidates=8, temperature=0.0)
+    (by_name,) = evaluate(net, PADDED, replace(PAPER, data=data, temperature=0.0), on_row=announced.append)
+    (by_hand,) = evaluate(net, PADDED, data=data, candidates=8, temperature=0.0)
+    assert by_name["protocol"] == "paper"
+    assert announced == [by_name]
+    assert by_name.keys() - by_hand.keys() == {"protocol"}
     keys = ("candidates", "num_samples", "problems_sha256", "valid", "processed")
     assert [by_name[key] for key in keys] == [by_hand[key] for key in keys]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_models_and_settings_that_do_not_suit_the_protocol_are_refused(net, tmp_path):
+    without_ema = from_pretrained(fit(tiny_run(tmp_path / "run", steps=1, ema=0.0), task=PADDED))
+    for model, task, message in (
+        (net, TASKS["sudoku-4"], "learned sudoku-4 with padding=none"),
+        (without_ema, PADDED, "without EMA weights (ema=0)"),
+        (net, Text(16), "Leave it out for text"),
+    ):
+        with refused(message):
+            with_protocol(model, task, PAPER)
+    for settings, message in (
         ({"candidates": 4}, "candidates=4 with protocol=paper: the protocol sets candidates"),
         ({"num_samples": 10}, "num_samples=10 with protocol=paper: the protocol sets num_samples"),
         ({"protocol": "papers"}, "protocol=papers: must be one of paper"),
-    ],
-)
-def test_settings_of_the_protocol_are_refused_beside_it(settings, message):
-    with refused(message):
-        EvalConfig(**{"protocol": "paper", **settings})
+    ):
+        with refused(message):
+            EvalConfig(**{"protocol": "paper", **settings})
 
 
-def test_models_that_do_not_suit_the_protocol_are_refused(trained):
-    with refused("learned sudoku-4 with padding=none"):
-        with_protocol(trained(0.9), TASKS["sudoku-4"], PAPER)
-    with refused("without EMA weights (ema=0)"):
-        with_protocol(trained(0.0), PADDED, PAPER)
-    with refused("Leave it out for text"):
-        with_protocol(trained(0.9), Text(16), PAPER)
-
-
-def test_recipes_of_the_paper_scale_follow_the_protocol(trained):
-    net = trained(0.9)
+def test_recipes_of_the_paper_scale_follow_the_protocol(net):
     for recipe in every_recipe("paper", Path("runs")):
         if recipe.cell.task == "text":
             continue
@@ -145,18 +125,13 @@ SECOND = (
 )
 
 
-@pytest.mark.parametrize("name", ["test.pkl", "TEST.PKL"])
-def test_overlap_of_published_zebra_files_is_left_out_and_counted(tmp_path, capsys, name):
-    arguments = ["data", "zebra-3", "--source", zebra_file(tmp_path / name, FIRST), "--split", "test"]
-    assert main([*arguments, "--out", str(tmp_path / "test")]) == 0
-    capsys.readouterr()
-
-    def convert(*puzzles):
-        file = zebra_file(tmp_path / "train.pkl", *puzzles)
-        arguments = ["data", "zebra-3", "--source", file, "--split", "train", "--apart-from"]
-        out = str(tmp_path / f"train-{len(puzzles)}")
-        assert main([*arguments, str(tmp_path / "test"), "--out", out]) == 0
+def test_overlap_of_published_zebra_files_is_left_out_and_counted(tmp_path, capsys):
+    def convert(name, puzzles, *options):
+        source = zebra_file(tmp_path / f"{name}.PKL", *puzzles)
+        assert main(["data", "zebra-3", "--source", source, "--out", str(tmp_path / name), *options]) == 0
         return capsys.readouterr().err
 
-    assert "train 1. Left out: 1 shared with --apart-from" in convert(FIRST, SECOND)
-    assert "train 1. Left out: 0 shared with --apart-from" in convert(SECOND)
+    convert("test", [FIRST], "--split", "test")
+    apart = ("--split", "train", "--apart-from", str(tmp_path / "test"))
+    assert "train 1. Left out: 1 shared with --apart-from" in convert("both", [FIRST, SECOND], *apart)
+    assert "train 1. Left out: 0 shared with --apart-from" in convert("other", [SECOND], *apart)

@@ -1,26 +1,36 @@
-"""The interface of every task, and every task with every method."""
+"""The interface of every task, every task with every method, and the examples of tasks."""
+
+import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+import torch
+from hypothesis import given, settings, strategies as st
+from torch.utils.data import DataLoader
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, TASKS, EvalConfig, Examples, Task, evaluate, fit, from_pretrained
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    EvalConfig,
+    Examples,
+    Task,
+    as_tensors,
+    dataset,
+    evaluate,
+    fit,
+    from_pretrained,
+)
 from latent_tokens.tasks import SPLITS, configured, described, description
 
-SMALL = [
-    "sudoku-6",
-    "sudoku-16",
-    "sudoku-6-puzzle",
-    "zebra-3",
-    "zebra-compact-3",
-    "countdown-3",
-    "countdown-4",
-]
 # Every method on one task, and one method per readout on the others. scripts/fingerprints.py has all pairs.
+# Every method on one task, and every task with one method. scripts/fingerprints.py has all pairs.
 TRAINED = [
     *(("sudoku-4", method) for method in METHODS),
-    *((name, method) for name in SMALL for method in ("scdm", "arm")),
+    *(
+        (name, "scdm")
+        for name in ("sudoku-16", "sudoku-6-puzzle", "zebra-3", "zebra-compact-3", "countdown-3")
+    ),
 ]
 EVERY = sorted({task.name for task in TASKS.values()})
 PADDED = [name for name in EVERY if hasattr(TASKS[name], "padding")]
@@ -29,13 +39,12 @@ PADDINGS = [(name, padding) for name in PADDED for padding in ("none", "paper")]
 
 @pytest.mark.parametrize(("name", "method"), TRAINED)
 def test_a_method_learns_and_is_judged_on_a_task(name, method, tmp_path):
-    few = {"size": "pico", "steps": 2, "batch_size": 2, "num_train": 4, "num_validation": 2}
+    few = {"size": "pico", "steps": 1, "batch_size": 2, "num_train": 2, "num_validation": 1}
     net = from_pretrained(fit(name, method, out=tmp_path / "run", precision="fp32", **few))
-    (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1 if name == "sudoku-16" else 2))
+    (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1))
     assert net.method == METHODS[method]
-    assert row["task"] == name
+    assert (row["task"], row["metric"]) == (name, TASKS[name].metric)
     assert 0 <= row[row["metric"]] <= 100
-    assert row["metric"] == TASKS[name].metric
     assert 0 < row["relative_cost"] <= 1
 
 
@@ -64,11 +73,12 @@ def test_examples_are_what_their_verifier_and_their_scores_want(name, padding):
 
 
 @pytest.mark.parametrize("name", EVERY)
-@given(cut=st.integers(1, 29), seed=st.integers(0, 99))
+@given(cut=st.integers(1, 9), seed=st.integers(0, 99))
+@settings(max_examples=8)
 def test_examples_do_not_depend_on_the_calls_they_are_made_in(name, cut, seed):
     task = TASKS[name]
-    whole = task.generate(30, seed)
-    parts = task.generate(cut, seed), task.generate(30 - cut, seed, first=cut)
+    whole = task.generate(10, seed)
+    parts = task.generate(cut, seed), task.generate(10 - cut, seed, first=cut)
     for part, arrays in zip(whole, zip(*parts, strict=True), strict=True):
         assert (np.concatenate(arrays) == part).all()
 
@@ -76,8 +86,7 @@ def test_examples_do_not_depend_on_the_calls_they_are_made_in(name, cut, seed):
 @pytest.mark.parametrize("name", EVERY)
 def test_every_split_has_its_share(name):
     task = TASKS[name]
-    examples = task.generate(640 if name != "sudoku-puzzle" else 320, seed=8)
-    splits = task.splits(examples)
+    splits = task.splits(task.generate(200, seed=8))
     assert set(splits.tolist()) == set(range(len(SPLITS)))
     assert 0.7 < (splits == 0).mean() < 0.95
 
@@ -107,31 +116,26 @@ def test_a_task_is_described_and_found_again(name, padding):
 def test_the_papers_names_vocabularies_and_lengths():
     assert TASKS["sudoku-gen"] is TASKS["sudoku-9"]
     assert TASKS["sudoku-large"] is TASKS["sudoku-36"]
-    table = {  # the paper's table of datasets
-        "sudoku-gen": (100_000, 128, 11), "sudoku-puzzle": (1_800_000, 192, 14),
+    assert TASKS["sudoku-gen"].vocab_size == 9
+    for name, row in {  # the paper's table of datasets
+        "sudoku-gen": (100_000, 128, 11),
+        "sudoku-puzzle": (1_800_000, 192, 14),
         "zebra": (1_500_000, 384, 23),
-        "countdown": (500_000, 64, 20), "sudoku-large": (100_000, 1_536, 38),
-    }  # fmt: skip
-    for name, row in table.items():
+        "countdown": (500_000, 64, 20),
+        "sudoku-large": (100_000, 1_536, 38),
+    }.items():
         task = configured(name, {"padding": "paper"})
         assert (task.num_train, task.length, task.vocab_size) == row
-    assert TASKS["sudoku-gen"].vocab_size == 9
 
 
 REFUSED = [
     ("sudoku-9", {"clues": 30}, "clues=30: sudoku-9 has no such setting. Use source, padding"),
     ("zebra", {"name": "x"}, "name=x: zebra has no such setting"),
-    *(
-        ("sudoku-puzzle", {"clues": clues}, f"clues={clues}: must be 'minimal' or 21 to 80")
-        for clues in (20, 81, 30.5)
-    ),
+    *(("sudoku-puzzle", {"clues": n}, f"clues={n}: must be 'minimal' or 21 to 80") for n in (20, 81, 30.5)),
     ("sudoku-6-puzzle", {"clues": 7}, "clues=7: must be 'minimal' or 8 to 35"),
-    ("zebra", {"houses": (7,)}, "houses=7: each must be 3 to 6"),
-    ("zebra", {"houses": ()}, "houses=: each must be 3 to 6"),
-    ("zebra", {"houses": 3}, "houses=3: each must be 3 to 6"),
-    ("zebra", {"houses": [[3]]}, "houses=[3]: each must be 3 to 6"),
+    *(("zebra", {"houses": value}, ": each must be 3 to 6") for value in ((7,), (), 3, [[3]])),
     ("zebra-3", {"attributes": (3, 2)}, "attributes=3 2: each must be 3 to 6"),
-    *(("countdown", {"numbers": numbers}, f"numbers={numbers}: must be 3, 4 or 5") for numbers in (2, 3.0)),
+    *(("countdown", {"numbers": n}, f"numbers={n}: must be 3, 4 or 5") for n in (2, 3.0)),
     *(
         ("countdown", {"targets": targets}, "must be lowest and highest, whole numbers within 1 and 100")
         for targets in ((10, 1000), (50, 10), (10.5, 20), (0, 9), None)
@@ -144,7 +148,68 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "changes", "message"), REFUSED)
-def test_impossible_settings_are_refused_by_name(name, changes, message):
-    with refused(message):
-        configured(name, changes)
+def test_impossible_settings_are_refused_by_name():
+    for name, changes, message in REFUSED:
+        with refused(message):
+            configured(name, changes)
+
+
+# The examples of a task, as a data set of PyTorch, tensors, arrays and lists.
+
+
+def test_padded_examples_have_the_lengths_of_their_sequences():
+    examples = Examples.padded([[1, 2, 3], [300]], [2, 0], 4)
+    assert examples.tokens.tolist() == [[1, 2, 3, 0], [300, 0, 0, 0]]
+    assert examples.tokens.dtype == np.uint16
+    assert examples.known.sum(1).tolist() == [2, 0]
+    assert examples.lengths.tolist() == [3, 1]
+    assert Examples.padded([[255]], 1, length=2).tokens.dtype == np.uint8
+    assert Examples.padded([[1], [1]], 1, [2, 3], 3, 9).tokens.tolist() == [[1, 9, 9], [1, 9, 9]]
+    assert Examples.padded([], 1, 3).tokens.shape == (0, 3)
+
+
+def test_data_loader_yields_batches_of_examples():
+    examples = dataset(TASKS["sudoku-4"], "train", 12)
+    assert len(examples) == 12
+    first = examples[0]
+    assert (first["tokens"].shape, first["known"].shape, first["length"]) == ((16,), (16,), 16)
+    batches = [*DataLoader(examples, batch_size=5)]
+    assert [len(batch["tokens"]) for batch in batches] == [5, 5, 2]
+    for name, expected in zip(("tokens", "known", "length"), as_tensors(examples), strict=True):
+        assert (batches[0][name] == expected[:5]).all()
+        assert batches[0][name].dtype == expected.dtype
+
+
+def test_examples_unpack_into_their_arrays_and_are_indexed_as_they():
+    examples = TASKS["sudoku-4"].generate(6, 0)
+    for part, array in zip(examples, (examples.tokens, examples.known, examples.lengths), strict=True):
+        assert part is array
+    changed = examples._replace(known=~examples.known)
+    assert (changed.known == ~examples.known).all()
+    assert changed.tokens is examples.tokens
+    again = pickle.loads(pickle.dumps(examples))
+    assert all((a == b).all() for a, b in zip(again, examples, strict=True))
+    for which in (slice(2, 4), np.array([2, 3]), np.isin(np.arange(6), [2, 3])):
+        assert isinstance(examples[which], Examples)
+        assert (examples[which].tokens == examples.tokens[2:4]).all()
+    assert (examples[-1]["tokens"] == examples.tokens[5]).all()
+    with pytest.raises(IndexError):
+        examples[6]
+
+
+def test_examples_convert_to_a_hugging_face_data_set():
+    pytest.importorskip("datasets")
+    examples = TASKS["sudoku-4"].generate(3, 0)
+    assert examples.to_hf()[:]["tokens"] == examples.tokens.tolist()
+
+
+@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3"])
+def test_tasks_take_tensors_arrays_and_lists(name):
+    task = TASKS[name]
+    tokens = task.generate(2, 0).tokens
+    wide = tokens.astype(np.int64)
+    for same in (torch.from_numpy(wide), wide, tokens.tolist()):
+        assert task.decode(same[0]) == task.decode(tokens[0])
+        assert task.verify(same[0]) == task.verify(tokens[0])
+        for figure, values in task.score(same).items():
+            assert (values == task.score(tokens)[figure]).all()

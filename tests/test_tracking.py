@@ -3,23 +3,16 @@
 import json
 import sys
 from dataclasses import replace
-from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
-import torch
 from accelerate import tracking as accelerate_tracking
 
-from helpers import runs
 from helpers.refusals import refused
+from helpers.runs import rows, stop_at, tiny_run
 from latent_tokens import fit
 from latent_tokens.cli import main
-
-torch.set_num_threads(1)
-
-
-tiny_run = partial(runs.tiny_run, steps=6, evaluate_every=3)
 
 
 class FakeRun:
@@ -35,6 +28,10 @@ class FakeRun:
 
     def finish(self):
         self.finished = True
+
+
+def run_of(out, tracker, evaluate_every=3):
+    return tiny_run(out, track=tracker, steps=6, evaluate_every=evaluate_every)
 
 
 @pytest.fixture
@@ -56,54 +53,50 @@ def wandb(monkeypatch):
     return module
 
 
-def test_tracker_resumes_a_run_under_its_name_and_id(wandb, tmp_path):
-    config = tiny_run(tmp_path / "four", track="wandb")
+def test_tracker_follows_a_run_under_its_name_and_id(wandb, tmp_path, capsys):
+    config = run_of(tmp_path / "four", "wandb")
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=runs.stop_at(4, "training"))
-    fit(replace(config, resume="yes"))
+        fit(config, observe=stop_at(4, "training"))
+    run = fit(replace(config, resume="yes"))
     first, second = wandb.runs
     assert first.settings == second.settings
     assert first.settings["name"] == "four"
-    assert first.settings["dir"] == str(tmp_path / "four")
+    assert first.settings["dir"] == str(run)
     assert first.settings["resume"] == "allow"
     assert second.finished
-    logged = [{"step": step, **values} for run in wandb.runs for step, values in run.logged]
-    assert logged == runs.rows(tmp_path / "four")
-    fit(tiny_run(tmp_path / "other" / "four", track="wandb"))
-    assert wandb.runs[-1].settings["id"] != first.settings["id"]
+    logged = [{"step": step, **values} for tracked in wandb.runs for step, values in tracked.logged]
+    assert logged == rows(run)
 
-
-def test_evaluate_logs_results_to_the_tracker_of_the_run(wandb, tmp_path, capsys):
-    run = fit(tiny_run(tmp_path / "four", track="wandb"))
     command = ["evaluate", str(run), "--num-samples", "2", "--latents", "0", "all", "--json", "--track"]
     assert main(command) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    trained, evaluated = wandb.runs
-    assert evaluated.settings == trained.settings
+    evaluated = wandb.runs[-1]
+    assert evaluated.settings == first.settings
     assert evaluated.finished
-    names = ("valid", "relative_cost", "ci_low", "ci_high")
     expected = []
-    for row in rows:
-        values = (row["valid"], row["relative_cost"], *row["ci95"])
+    for row in map(json.loads, capsys.readouterr().out.splitlines()):
+        values = {"valid": row["valid"], "relative_cost": row["relative_cost"]}
+        values |= dict(zip(("ci_low", "ci_high"), row["ci95"], strict=True))
         cell = f"evaluate/top_prob-k8-n{row['latents']}"
-        named = {f"{cell}/{name}": value for name, value in zip(names, values, strict=True)}
-        expected.append((None, named))
+        expected.append((None, {f"{cell}/{name}": value for name, value in values.items()}))
     assert evaluated.logged == expected
+
+    fit(run_of(tmp_path / "other" / "four", "wandb"))
+    assert wandb.runs[-1].settings["id"] != first.settings["id"]
 
 
 def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
     """Values that an interrupted run logged after its last checkpoint are hidden."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    config = tiny_run(tmp_path / "run", track="tensorboard", evaluate_every=2)
+    config = run_of(tmp_path / "run", "tensorboard", evaluate_every=2)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=runs.stop_at(5, "training"))
+        fit(config, observe=stop_at(5, "training"))
     run = fit(replace(config, resume="yes"))
     assert main(["evaluate", str(run), "--num-samples", "2", "--json", "--track"]) == 0
     row = json.loads(capsys.readouterr().out)
     events = EventAccumulator(str(run / "latent-tokens")).Reload()
     assert [event.step for event in events.Scalars("validation_loss")] == [2, 4, 6]
-    losses = [row["validation_loss"] for row in runs.rows(run) if "validation_loss" in row]
+    losses = [row["validation_loss"] for row in rows(run) if "validation_loss" in row]
     assert [event.value for event in events.Scalars("validation_loss")] == pytest.approx(losses)
     (event,) = events.Scalars("evaluate/top_prob-k8-n0/valid")
     assert (event.step, event.value) == (6, pytest.approx(row["valid"]))
@@ -111,12 +104,11 @@ def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
 
 def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
     with refused("track=mlflow: is not installed. Use pip install mlflow"):
-        fit(tiny_run(tmp_path / "other", track="mlflow"))
+        fit(run_of(tmp_path / "other", "mlflow"))
     assert not (tmp_path / "other").exists()
-    run = fit(tiny_run(tmp_path / "run"))
+    run = fit(tiny_run(tmp_path / "run", steps=1))
     assert main(["evaluate", str(run), "--track"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()[-1:]
-    assert line.endswith("was trained without a tracker. Train it with --track NAME.")
+    assert "was trained without a tracker. Train it with --track NAME.\n" in capsys.readouterr().err
     (run / "tracker.json").write_text("{}")
     assert main(["evaluate", str(run), "--track"]) == 2
     assert "tracker.json: corrupt. Remove it" in capsys.readouterr().err

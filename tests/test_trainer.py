@@ -27,22 +27,23 @@ def examples_of(count=6):
     return Examples(tokens, np.arange(16) < given[:, None], lengths)
 
 
-def items_of(examples):
-    """Return the rows of a data set as dicts."""
-    names = ("tokens", "known", "length")
-    return [dict(zip(names, row, strict=True)) for row in zip(*examples, strict=True)]
-
-
-@pytest.mark.parametrize("as_dicts", [True, False])
-def test_collated_batch_has_the_loss_of_its_method(any_method, pico, as_dicts):
-    examples = examples_of()
-    collator = DiffusionCollator(any_method, pico.mask_id, seed=5)
-    batch = collator(items_of(examples) if as_dicts else list(zip(*examples, strict=True)))
-    logits = pico(batch["input_ids"], batch["position_ids"], batch["attention_mask"][:, 0])
+def loss_of(net, method, examples, seed):
     tokens, known, lengths = as_tensors(examples)
-    generator = torch.Generator().manual_seed(5)
-    expected = loss(pico, any_method, tokens, known, generator, lengths=lengths)
-    assert torch.allclose(collator.loss(logits, batch["labels"], batch["weights"]), expected, rtol=1e-5)
+    return loss(net, method, tokens, known, torch.Generator().manual_seed(seed), lengths=lengths)
+
+
+@pytest.mark.parametrize("name", ["mdm", "sidm", "scdm", "arm", "ar-mtp"])
+def test_collated_batch_has_the_loss_of_its_method(name, pico):
+    method = METHODS[name]
+    examples = examples_of()
+    rows = [*zip(*examples, strict=True)]
+    as_dicts = [dict(zip(("tokens", "known", "length"), row, strict=True)) for row in rows]
+    expected = loss_of(pico, method, examples, seed=5)
+    for items in (rows, as_dicts):
+        collator = DiffusionCollator(method, pico.mask_id, seed=5)
+        batch = collator(items)
+        logits = pico(batch["input_ids"], batch["position_ids"], batch["attention_mask"][:, 0])
+        assert torch.allclose(collator.loss(logits, batch["labels"], batch["weights"]), expected, rtol=1e-5)
 
     # The same in a loop of the user.
     logits = exclude_mask_token(pico.mask_id, logits).flatten(0, 1)
@@ -55,14 +56,12 @@ def test_collated_batch_has_the_loss_of_its_method(any_method, pico, as_dicts):
 def test_loader_draws_anew_for_each_batch(num_workers):
     examples = examples_of(count=1).take(np.zeros(4, np.int64))
     collator = DiffusionCollator(METHODS["scdm"], mask_id=4, seed=1)
-    loader = partial(
-        DataLoader, items_of(examples), batch_size=1, num_workers=num_workers, collate_fn=collator
-    )
     torch.manual_seed(0)
-    orders = [tuple(batch["position_ids"][0].tolist()) for _ in range(2) for batch in loader()]
-    assert len(set(orders)) == 8
-    batch = next(iter(loader()))
-    assert batch["attention_mask"].shape == (1, 1, *2 * batch["input_ids"].shape[1:])
+    loader = DataLoader(examples, batch_size=1, num_workers=num_workers, collate_fn=collator)
+    batches = [batch for _ in range(2) for batch in loader]
+    assert len({tuple(batch["position_ids"][0].tolist()) for batch in batches}) == 8
+    shape = batches[0]["input_ids"].shape
+    assert batches[0]["attention_mask"].shape == (1, 1, *2 * shape[1:])
 
 
 SETTINGS = partial(
@@ -90,20 +89,13 @@ def trainer_of(model, settings, **data):
     return Trainer(model, settings, data_collator=collator, **data)
 
 
-def test_trainer_has_the_loss_of_the_method(model, tmp_path):
-    examples = examples_of()
-    trainer = trainer_of(model, SETTINGS(tmp_path / "run"), eval_dataset=examples)
-    tokens, known, lengths = as_tensors(examples)
-    generator = torch.Generator().manual_seed(3)
-    expected = loss(model.net, model.net.method, tokens, known, generator, lengths=lengths)
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-5)
-
-
-def test_trainer_lowers_the_loss_in_ten_steps(model, tmp_path):
+def test_trainer_has_the_loss_of_the_method_and_lowers_it(model, tmp_path):
     examples = examples_of(32)
-    settings = SETTINGS(tmp_path / "run", max_steps=10, learning_rate=3e-3, logging_steps=10)
+    settings = SETTINGS(tmp_path / "run", max_steps=20, learning_rate=1e-2, logging_steps=20)
+    settings.per_device_eval_batch_size = 32
     trainer = trainer_of(model, settings, train_dataset=examples, eval_dataset=examples)
     before = trainer.evaluate()["eval_loss"]
+    assert before == pytest.approx(loss_of(model.net, model.net.method, examples, seed=3).item(), rel=1e-5)
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < 0.9 * before
 

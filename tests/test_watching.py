@@ -16,22 +16,16 @@ from latent_tokens.trace.terminal import PART, STYLES, watching, whole_character
 def pictures(monkeypatch):
     """Return the parts after the legend as (text, style)."""
     seen = []
+    names = {style: name for name, style in STYLES.items()}
 
     class Live:
         def __init__(self, picture, **options):
             self.update(picture)
 
         def update(self, picture):
-            text = picture.plain.split("\n\n", 1)[1]
-            skip = len(picture.plain) - len(text)
-            names = {style: name for name, style in STYLES.items()}
-            seen.append(
-                [
-                    (picture.plain[part.start : part.end], names[part.style])
-                    for part in picture.spans
-                    if part.start >= skip
-                ]
-            )
+            start = picture.plain.index("\n\n") + 2
+            spans = [part for part in picture.spans if part.start >= start]
+            seen.append([(picture.plain[part.start : part.end], names[part.style]) for part in spans])
 
         __enter__ = lambda self: self  # noqa: E731
         __exit__ = lambda self, *of: None  # noqa: E731
@@ -49,15 +43,22 @@ def step(chosen, tokens, latents, candidates):
     )
 
 
+def watch(tokens, num_tokens, *steps):
+    """Watch the steps of a text whose first token is known."""
+    known = torch.arange(len(tokens))[None] == 0
+    with watching(Text(len(tokens)), torch.tensor([tokens]), known, torch.tensor([num_tokens])) as on_step:
+        for values in steps:
+            on_step(step(*values))
+
+
 def test_every_step_is_drawn_in_its_colours(pictures):
-    tokens, known = (
-        torch.tensor([[97, 0, 0, 0, 0, 98]]),
-        torch.tensor([[True, False, False, False, False, False]]),
+    watch(
+        [97, 0, 0, 0, 0, 98],
+        5,
+        ([2, -1], [99, -1], [3], [2, 1]),
+        ([4], [0xC3], [], [4]),
+        ([3], [100], [], [3]),
     )
-    with watching(Text(6), tokens, known, torch.tensor([5])) as on_step:
-        on_step(step([2, -1], [99, -1], [3], [2, 1]))
-        on_step(step([4], [0xC3], [], [4]))
-        on_step(step([3], [100], [], [3]))
     a, dot, box = ("a", "known"), ("·", "open"), "□"
     assert pictures == [
         [a, dot, dot, dot, dot],
@@ -70,11 +71,7 @@ def test_every_step_is_drawn_in_its_colours(pictures):
 
 def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
     first, second = "é".encode()
-    with watching(
-        Text(3), torch.tensor([[first, 0, 97]]), torch.tensor([[True, False, False]]), torch.tensor([3])
-    ) as on_step:
-        on_step(step([2], [97], [1], []))
-        on_step(step([1, -1], [second, -1], [], []))
+    watch([first, 0, 97], 3, ([2], [97], [1], []), ([1, -1], [second, -1], [], []))
     assert pictures[1:] == [
         [(PART, "known"), ("□", "latent"), ("a", "new")],
         [("é", "new"), ("a", "decoded")],
@@ -84,14 +81,8 @@ def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
 
 def test_characters_are_whole_or_a_sign_and_command_no_terminal():
     task, ids = Text(16), [*"aé€😀".encode(), 27, 10]
-    assert list(whole_characters(task, ids)) == [
-        (0, 1, "a"),
-        (1, 2, "é"),
-        (3, 3, "€"),
-        (6, 4, "😀"),
-        (10, 1, r"\x1b"),
-        (11, 1, "\n"),
-    ]
+    places = [(0, 1, "a"), (1, 2, "é"), (3, 3, "€"), (6, 4, "😀"), (10, 1, r"\x1b"), (11, 1, "\n")]
+    assert list(whole_characters(task, ids)) == places
     assert list(whole_characters(task, ids[2:4])) == [(0, 1, PART), (1, 1, PART)]
     assert list(whole_characters(task, [task.coder.end, 97])) == [(0, 1, "<|endoftext|>"), (1, 1, "a")]
 
@@ -107,8 +98,7 @@ def test_words_keep_the_space_before_them(tmp_path):
 
 def test_watch_without_a_terminal_prints_the_last_picture():
     out = io.StringIO()
-    with watching(
-        Text(3), torch.tensor([[97, 98, 99]]), torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)
-    ):
+    tokens = torch.tensor([[97, 98, 99]])
+    with watching(Text(3), tokens, torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)):
         pass
     assert out.getvalue().count("abc") == 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from helpers.refusals import refused
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper import plan as workers
 from latent_tokens.paper.plan import plan, run_in_processes
@@ -28,67 +29,64 @@ def works_of(config):
 
 
 @pytest.mark.slow
-def test_workers_measure_every_row_once(config, capfd):
+def test_workers_measure_every_row_once(config):
     table = reproduce(config)
     works, results = works_of(config)
     assert [work.state for work in works] == ["done"] * 3
     assert "not run" not in table
-    rows = results.read_bytes()
+    content = results.read_bytes()
     assert reproduce(config) == table
-    assert results.read_bytes() == rows
+    assert results.read_bytes() == content
 
     # The same rows as of one process.
     alone = replace(config, workers=1, out=config.out / "alone", runs=config.runs / "alone")
     assert "not run" not in reproduce(alone)
-    values = [
+    values, expected = (
         {recipe: row["perplexity"] for recipe, row in measured(path).items()}
         for path in (results, alone.out / "smoke" / "rows.jsonl")
-    ]
-    assert values[0] == values[1]
-    capfd.readouterr()
+    )
+    assert values == expected
 
 
-def test_failed_models_are_named_with_their_logs(config, monkeypatch):
-    script = "import sys; print('the reason'); sys.exit(1)"
-    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
-    works, _ = works_of(config)
-    with pytest.raises(ValueError, match="3 of the models failed") as failure:
-        run_in_processes(works, config)
-    for work in works:
-        log = config.runs / "smoke" / "logs" / f"{work.name}.log"
-        assert str(log) in str(failure.value)
-        assert log.read_text() == "the reason\n"
-
-
-def test_stopped_command_stops_its_processes(config, monkeypatch):
-    script = "import time; print('begun', flush=True); time.sleep(600)"
-    monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
-    works, _ = works_of(config)
+@pytest.fixture
+def runs(config, monkeypatch):
+    """Return a function that runs a script for each model, and the processes."""
     started = []
 
     def start(work, config, start=workers.start):
         started.append(start(work, config))
         return started[-1]
 
-    monkeypatch.setattr(workers, "start", start)
-    threading.Timer(3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    def run(script):
+        monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
+        monkeypatch.setattr(workers, "start", start)
+        run_in_processes(works_of(config)[0], config)
+
+    return run, started
+
+
+def test_failed_models_are_named_with_their_logs(config, runs):
+    with pytest.raises(ValueError, match="3 of the models failed") as failure:
+        runs[0]("import sys; print('the reason'); sys.exit(1)")
+    for work in works_of(config)[0]:
+        log = config.runs / "smoke" / "logs" / f"{work.name}.log"
+        assert str(log) in str(failure.value)
+        assert log.read_text() == "the reason\n"
+
+
+def test_stopped_command_stops_its_processes(runs):
+    run, started = runs
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
     with pytest.raises(Preempted, match="stopped with 3 models left") as stopped:
-        run_in_processes(works, config)
+        run("import time; time.sleep(600)")
     assert stopped.value.code == 75
-    assert [process.returncode for process in started] == [-signal.SIGTERM] * len(works)
+    assert [process.returncode for process in started] == [-signal.SIGTERM] * 3
 
 
-def test_one_model_alone_is_measured(config, tmp_path):
+def test_one_model_alone_is_measured_and_another_name_refused(config):
     works, results = works_of(config)
-    one = replace(config, workers=1, model=works[0].name)
-    assert "| done |" in reproduce(one)
-    assert {row["model"] for row in measured(results).values()} == {works[0].name}
-
-
-def test_unknown_model_is_refused_with_the_closest_one():
-    """The line does not list all models."""
-    config = ReproduceConfig("all", model="sudoku-6-arm-1-553a7322700", status=True)
-    with pytest.raises(ValueError, match="is not one of the models that --status lists") as refusal:
-        reproduce(config)
-    assert str(refusal.value).endswith(". Did you mean sudoku-6-arm-1-553a7322700e?")
-    assert len(str(refusal.value)) < 200
+    name = works[0].name
+    assert "| done |" in reproduce(replace(config, workers=1, model=name))
+    assert {row["model"] for row in measured(results).values()} == {name}
+    with refused("is not one of the models that --status lists", f". Did you mean {name}?"):
+        reproduce(replace(config, workers=1, model=name[:-1], status=True))

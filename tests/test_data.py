@@ -14,15 +14,7 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.runs import flip
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    DataConfig,
-    EvalConfig,
-    evaluate,
-    load_data,
-    make_data,
-)
+from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, evaluate, load_data, make_data
 from latent_tokens.cli import main
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.data.splits import make_splits

@@ -3,7 +3,6 @@
 import os
 import resource
 import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -11,53 +10,33 @@ from helpers.refusals import refused
 from latent_tokens.storage import append_line, atomic_directory, read_lines, write_atomic
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [
-        b'{"step": 2, "lo',
-        b'{"step": "' + b"x" * 200_000,  # many blocks
-        b"\0" * 100,  # after a power cut
-        b'{"a": "\xff',
-    ],
-    ids=range(4),
-)
-def test_append_line_replaces_a_cut_off_last_line(tmp_path, tail):
+def test_append_line_replaces_a_cut_off_last_line(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"step": 1}\n' + tail)
-    assert read_lines(path) == [{"step": 1}]
-    append_line(path, {"step": 3})
-    append_line(path, {"step": 4})
-    assert path.read_text() == '{"step": 1}\n{"step": 3}\n{"step": 4}\n'
-
-
-def test_append_line_keeps_a_complete_row_without_newline(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"step": 1}\n{"step": 2}')
+    many_blocks = b'{"step": "' + b"x" * 200_000
+    for tail in (b'{"step": 2, "lo', many_blocks, b"\0" * 100, b'{"a": "\xff'):
+        path.write_bytes(b'{"step": 1}\n' + tail)
+        assert read_lines(path) == [{"step": 1}]
+        append_line(path, {"step": 3})
+        append_line(path, {"step": 4})
+        assert path.read_text() == '{"step": 1}\n{"step": 3}\n{"step": 4}\n'
+    path.write_text('{"step": 1}\n{"step": 2}')  # a complete row
     append_line(path, {"step": 3})
     assert [row["step"] for row in read_lines(path)] == [1, 2, 3]
-
-
-@contextmanager
-def files_of_at_most(size):
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_full_disk_keeps_existing_files(tmp_path):
     path = tmp_path / "rows.jsonl"
     append_line(path, {"step": 1})
     before = path.read_bytes()
-    with (
-        files_of_at_most(len(before) + 10),
-        pytest.raises(OSError, match=r"rows.jsonl: the row cannot be written \(File too large\)"),
-    ):
-        append_line(path, {"step": 2, "text": "x" * 1_000})
-    with files_of_at_most(1_000), pytest.raises(OSError, match=r"rows.jsonl: cannot be written"):
-        write_atomic({tmp_path / "beside": b"small", path: b"new" * 1_000})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"rows.jsonl: the row cannot be written \(File too large\)"):
+            append_line(path, {"step": 2, "text": "x" * 1_000})
+        with pytest.raises(OSError, match=r"rows.jsonl: cannot be written"):
+            write_atomic({tmp_path / "beside": b"small", path: b"new" * 1_000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 from accelerate import tracking as accelerate_tracking
@@ -13,21 +14,6 @@ from helpers.refusals import refused
 from helpers.runs import rows, stop_at, tiny_run
 from latent_tokens import fit
 from latent_tokens.cli import main
-
-
-class FakeRun:
-    """The run of a fake wandb, which keeps the logged values."""
-
-    def __init__(self, **settings):
-        self.settings = settings
-        self.logged = []
-        self.finished = False
-
-    def log(self, values, step=None):
-        self.logged.append((step, values))
-
-    def finish(self):
-        self.finished = True
 
 
 def run_of(out, tracker, evaluate_every=3):
@@ -40,10 +26,10 @@ def wandb(monkeypatch):
     module = ModuleType("wandb")
     module.__spec__ = ModuleSpec("wandb", None)
     module.runs = []
-    module.config = type("Config", (), {"update": lambda self, values, allow_val_change: None})()
+    module.config = Mock()
 
     def init(**settings):
-        module.runs.append(FakeRun(**settings))
+        module.runs.append(Mock(settings=settings))
         return module.runs[-1]
 
     module.init = init
@@ -53,6 +39,11 @@ def wandb(monkeypatch):
     return module
 
 
+def logged(run):
+    """Return the values that a run of wandb received, with their steps."""
+    return [{"step": call.kwargs.get("step"), **call.args[0]} for call in run.log.call_args_list]
+
+
 def test_tracker_follows_a_run_under_its_name_and_id(wandb, tmp_path, capsys):
     config = run_of(tmp_path / "four", "wandb")
     with pytest.raises(KeyboardInterrupt):
@@ -60,25 +51,22 @@ def test_tracker_follows_a_run_under_its_name_and_id(wandb, tmp_path, capsys):
     run = fit(replace(config, resume="yes"))
     first, second = wandb.runs
     assert first.settings == second.settings
-    assert first.settings["name"] == "four"
-    assert first.settings["dir"] == str(run)
-    assert first.settings["resume"] == "allow"
-    assert second.finished
-    logged = [{"step": step, **values} for tracked in wandb.runs for step, values in tracked.logged]
-    assert logged == rows(run)
+    assert {"name": "four", "dir": str(run), "resume": "allow"}.items() <= first.settings.items()
+    assert second.finish.called
+    assert logged(first) + logged(second) == rows(run)
 
     command = ["evaluate", str(run), "--num-samples", "2", "--latents", "0", "all", "--json", "--track"]
     assert main(command) == 0
     evaluated = wandb.runs[-1]
     assert evaluated.settings == first.settings
-    assert evaluated.finished
+    assert evaluated.finish.called
     expected = []
     for row in map(json.loads, capsys.readouterr().out.splitlines()):
         values = {"valid": row["valid"], "relative_cost": row["relative_cost"]}
         values |= dict(zip(("ci_low", "ci_high"), row["ci95"], strict=True))
         cell = f"evaluate/top_prob-k8-n{row['latents']}"
-        expected.append((None, {f"{cell}/{name}": value for name, value in values.items()}))
-    assert evaluated.logged == expected
+        expected.append({"step": None, **{f"{cell}/{name}": value for name, value in values.items()}})
+    assert logged(evaluated) == expected
 
     fit(run_of(tmp_path / "other" / "four", "wandb"))
     assert wandb.runs[-1].settings["id"] != first.settings["id"]

@@ -28,11 +28,7 @@ from latent_tokens import (
 )
 from latent_tokens.core.method import name_of
 from latent_tokens.keywords import TrainSettings
-from latent_tokens.training.checkpoint import (
-    DIGITS,
-    saved_states,
-    saved_step,
-)
+from latent_tokens.training.checkpoint import DIGITS, saved_states, saved_step
 from latent_tokens.training.loop import is_finished
 from latent_tokens.training.run import Preempted
 from latent_tokens.training.step import learning_rate

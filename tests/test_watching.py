@@ -1,11 +1,9 @@
 """Text in the terminal: the drawing of each step, and complete characters or a sign in their place."""
 
-import io
 from types import SimpleNamespace
 
 import pytest
 import torch
-from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from latent_tokens.tasks import Text
@@ -94,11 +92,3 @@ def test_words_keep_the_space_before_them(tmp_path):
     task = Text(8, "tokenizer.json", tmp_path)
     assert [task.inside([token]) for token in (1, 2, 3)] == [" the", " box", "es"]
     assert task.inside([1, 2, 3]) == " the boxes"
-
-
-def test_watch_without_a_terminal_prints_the_last_picture():
-    out = io.StringIO()
-    tokens = torch.tensor([[97, 98, 99]])
-    with watching(Text(3), tokens, torch.ones(1, 3).bool(), torch.tensor([3]), Console(file=out)):
-        pass
-    assert out.getvalue().count("abc") == 1

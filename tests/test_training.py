@@ -98,7 +98,7 @@ def test_corrupt_checkpoint_is_skipped_for_the_previous(whole, tmp_path, capsys)
 
 
 def test_start_after_a_killed_start_succeeds(tmp_path):
-    config = tiny_run(tmp_path / "run", steps=4)
+    config = tiny_run(tmp_path / "run", steps=1)
     config.folder.mkdir()
     begun = config.folder / ".config.json.123"
     begun.write_bytes(b'{"format": 1,')
@@ -106,10 +106,12 @@ def test_start_after_a_killed_start_succeeds(tmp_path):
         fit(config)
     fit(replace(config, resume="auto"))
     assert not begun.exists()
-    assert len(checkpoints(config.folder)) == 2
-    latest = checkpoints(config.folder)[0]
-    fit(replace(config, keep=1, resume="auto"))
-    assert checkpoints(config.folder) == [latest]
+
+
+def test_checkpoints_that_a_killed_run_left_are_pruned(whole, tmp_path):
+    config = tiny_run(shutil.copytree(whole, tmp_path / "run"), keep=1, resume="auto")
+    latest, _ = checkpoints(whole)
+    assert checkpoints(fit(config)) == [latest]
 
 
 def test_resume_with_a_changed_or_corrupt_config_is_refused(whole, tmp_path):
@@ -267,15 +269,18 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code):
 
 
 def test_finished_run_needs_no_setting_at_its_default(tmp_path):
-    """It is also saved by the clock."""
-    config = tiny_run(tmp_path / "run", steps=3, save_every=100, save_minutes=1e-9, keep=20, resume="auto")
+    config = tiny_run(tmp_path / "run", steps=1, resume="auto")
     assert not is_finished(config)
     fit(config)
-    assert [int(name.split("-")[1]) for name in checkpoints(config.folder)] == [3, 2, 1]
     assert is_finished(config)
-    assert not is_finished(replace(config, steps=4, resume="extend"))
+    assert not is_finished(replace(config, steps=2, resume="extend"))
     with refused("num_train=8: "):
         is_finished(replace(config, num_train=8))
+
+
+def test_checkpoints_are_also_saved_by_the_clock(tmp_path):
+    run = fit(tiny_run(tmp_path / "run", steps=3, save_every=100, save_minutes=1e-9, keep=20))
+    assert [int(name.split("-")[1]) for name in checkpoints(run)] == [3, 2, 1]
 
 
 def test_a_setting_out_of_range_is_refused():

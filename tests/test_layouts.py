@@ -21,19 +21,6 @@ from latent_tokens.sharing.hub import save_pretrained
 LENGTH = 9
 
 
-READ_AS = {  # the method and the readout of each published model
-    "LLaDA": ("mdm", "in_place"),
-    "Dream": ("mdm", "left"),
-    "Open-dCoder": ("mdm", "left"),
-    "WeDLM-7B": ("esolm", "in_place"),
-    "WeDLM-8B": ("esolm", "in_place"),
-    "SDAR": ("block-mdm-4", "in_place"),
-    "Tiny-A2D": ("mdm", "in_place"),
-    "DiffuGPT": ("mdm", "left"),
-    "ModernBERT-chat": ("mdm", "in_place"),
-}
-
-
 def logits_of(net):
     """Return the logits of slots in another order, of which each attends to some."""
     generator = torch.Generator().manual_seed(1)
@@ -56,8 +43,8 @@ def assert_close(first, second):
 def test_published_files_give_the_described_logits(name, shards, tmp_path):
     weights = write(tmp_path, name, shards=shards)
     net = from_transformers(tmp_path)
-    method, readout = READ_AS[name]
-    assert type(net.model) is NATIVE[name][0]
+    native, _, method, readout = NATIVE[name]
+    assert type(net.model) is native
     assert (net.mask_id, net.readout, net.method.readout) == (MASK, readout, readout)
     assert (net.method.order, net.method.attention) == (METHODS[method].order, METHODS[method].attention)
     logits = described_logits(name, weights)
@@ -183,7 +170,7 @@ def test_imported_model_opens_in_every_command(name, tmp_path, capsys):
 
     assert main(["sample", str(out), "--num-samples", "1", "--seed", "1"]) == 0
     assert main(["likelihood", str(out), "--text", str(tmp_path / "text"), "--orders", "1"]) == 0
-    counted = 4 if READ_AS[name][1] == "left" else 5
+    counted = 4 if NATIVE[name][3] == "left" else 5
     assert f"{counted} tokens" in capsys.readouterr().out
     assert main(["export", str(out), str(tmp_path / "exported"), "--license", "mit"]) == 0
     assert "license: mit" in (tmp_path / "exported" / "README.md").read_text()

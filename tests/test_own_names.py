@@ -46,9 +46,6 @@ class Half(TaskBase):
     def generate(self, count, seed, first=0): ...
     def verify(self, tokens): ...
 
-class Abstract(TaskBase):
-    length = 8
-
 def near_rule(q, k, c):
     return (k < c) | ((k <= q) & (k >= q - 2))
 

@@ -116,20 +116,6 @@ def test_pickle_executes_nothing(tmp_path, protocol):
     assert not os.path.exists(mark)
 
 
-def test_a_damaged_or_other_pickle_is_refused(tmp_path):
-    for content, message in (
-        (b"", "pickle refused"),
-        (b"no pickle", "pickle refused"),
-        (pickle.dumps([1, 2, 3])[:-2], "pickle refused"),
-        (pickle.dumps({"a": 1}), "is a dict, must be a list of"),
-        (pickle.dumps(np.array([{}, 1], dtype=object)), "is a Ignored, must be a list of"),
-        (pickle.dumps(3), "must be a list of"),
-    ):
-        (tmp_path / "x.pkl").write_bytes(content)
-        with refused(message):
-            read_source(ZEBRA, tmp_path / "x.pkl", skip_bad=False)
-
-
 WRONG_SOLUTION = "the solution given is wrong in row"
 SUDOKU_FAULTS = {  # entries of a row, their new values from the old row, and the problem
     "row": (1, lambda row: 99, "IndexError: index"),
@@ -218,10 +204,21 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
 
 
 def test_files_that_are_no_source_are_refused(tmp_path):
-    (tmp_path / "x.csv").write_text("puzzle,answer\n")
-    (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "empty.txt").write_text("\n")
-    for name, content in (("a.npy", b"nothing"), ("b.npy", b"PK\x03\x04 no archive"), ("c.npy", b"")):
+    contents = {
+        "x.csv": b"puzzle,answer\n",
+        "x.bin": b"\xff\xfe\x00",
+        "empty.txt": b"\n",
+        "a.npy": b"nothing",
+        "b.npy": b"PK\x03\x04 no archive",
+        "c.npy": b"",
+        "empty.pkl": b"",
+        "text.pkl": b"no pickle",
+        "cut.pkl": pickle.dumps([1, 2, 3])[:-2],
+        "dict.pkl": pickle.dumps({"a": 1}),
+        "objects.pkl": pickle.dumps(np.array([{}, 1], dtype=object)),
+        "number.pkl": pickle.dumps(3),
+    }
+    for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     np.save(tmp_path / "narrow.npy", np.zeros((3, 324), int))
     np.save(tmp_path / "float.npy", np.zeros((3, 325)))
@@ -232,6 +229,10 @@ def test_files_that_are_no_source_are_refused(tmp_path):
         *((PUZZLE, f"{name}.npy", "no complete array in it") for name in "abc"),
         *((PUZZLE, f"{name}.npy", "no example in it") for name in ("narrow", "float")),
         (PUZZLE, "missing.txt", "not found. Name a file of sudoku-puzzle"),
+        *((ZEBRA, f"{name}.pkl", "pickle refused") for name in ("empty", "text", "cut")),
+        (ZEBRA, "dict.pkl", "is a dict, must be a list of"),
+        (ZEBRA, "objects.pkl", "is a Ignored, must be a list of"),
+        (ZEBRA, "number.pkl", "must be a list of"),
         (ZEBRA, "x.csv", "zebra is read from files that end in .pkl, .jsonl"),
         (FOUR, "x.csv", "countdown-4 is read from files that end in .jsonl"),
     ):

@@ -73,17 +73,21 @@ def save_model(folder, method, task):
     return folder
 
 
-def puzzle_files(home):
-    """Return files of published puzzles: (task, name) -> inputs."""
+def puzzle_readers(home):
+    """Return the inputs and the call for files of published puzzles, by name."""
     csv = extreme_csv(PUZZLE.generate(3, seed=1))
     write = {
-        ("sudoku-puzzle", "a.npy"): lambda path: np.save(path, shah_rows(3)[0]),
-        ("sudoku-puzzle", "a.csv"): lambda path: path.write_text(csv),
-        ("sudoku-puzzle", "a.txt"): lambda path: path.write_text(f"{csv.split(',')[4]}\n"),
-        ("zebra", "a.pkl"): lambda path: path.write_bytes(pickle.dumps(shah_zebras(2)[0], 2)),
-        ("countdown-3", "a.jsonl"): lambda path: path.write_text(COUNTDOWN),
+        "sudoku-puzzle a.npy": lambda path: np.save(path, shah_rows(3)[0]),
+        "sudoku-puzzle a.csv": lambda path: path.write_text(csv),
+        "sudoku-puzzle a.txt": lambda path: path.write_text(f"{csv.split(',')[4]}\n"),
+        "zebra a.pkl": lambda path: path.write_bytes(pickle.dumps(shah_zebras(2)[0], 2)),
+        "countdown-3 a.jsonl": lambda path: path.write_text(COUNTDOWN),
     }
-    return {(task, name): written(home / f"from-{name}" / name, write[task, name]) for task, name in write}
+    readers = {}
+    for name, write_file in write.items():
+        task, file = name.split()
+        readers[name] = written(home / f"from-{file}" / file, write_file), partial(read_puzzles, task)
+    return readers
 
 
 # Readers: functions of a directory with the input. What they write goes to `out` next to it.
@@ -143,27 +147,20 @@ def readers(home):
     command("data", "text", "--source", text, *as_text, home / "tokens")
     model = save_model(home / "model", "scdm", TASKS["sudoku-4"])
     texts = save_model(home / "texts", "esolm", Text(16, "tokenizer.json", home / "tokens"))
-    fit(tiny_run(run, steps=2, save_every=1))
+    settings = {"steps": 2, "save_every": 1}
+    fit(tiny_run(run, **settings))
     net = Published(width=8, heads=2, layers=1, cond=2, vocab=9, waves=2)
     content = lightning(net, [*net.parameters()])
     weights = {name: weight.contiguous() for name, weight in content["state_dict"].items()}
     published = written(home / "published" / "model.safetensors", lambda path: save_file(weights, path))
     published[0]["config.json"] = b'{"n_heads": 2, "model_length": 16, "model_type": "mdlm", "n_blocks": 1}'
     lines = [line.format(out=out, model=model, data=data).split() for line in COMMANDS]
-    puzzles = {
-        f"{task} {name}": (inputs, partial(read_puzzles, task))
-        for (task, name), inputs in puzzle_files(home).items()
-    }
-    return puzzles | {
-        "ckpt": (
-            written(home / "ckpt" / "last.ckpt", partial(torch.save, content)),
-            lambda folder: command("import", folder / "last.ckpt", out),
-        ),
+    ckpt = written(home / "ckpt" / "last.ckpt", partial(torch.save, content))
+    few = ("--num-samples", 1, "--json")
+    return puzzle_readers(home) | {
+        "ckpt": (ckpt, lambda folder: command("import", folder / "last.ckpt", out)),
         "published folder": (published, lambda folder: command("import", folder, out)),
-        "model folder": (
-            files(model, texts),
-            lambda folder: command("sample", folder, "--num-samples", 1, "--json"),
-        ),
+        "model folder": (files(model, texts), lambda folder: command("sample", folder, *few)),
         "data folder": (files(data, home / "countdown-3", home / "zebra-3", home / "tokens"), read_data),
         "text": (
             sentences,
@@ -171,10 +168,7 @@ def readers(home):
         ),
         "tokenizer": ([{"tokenizer.json": files(home / "tokens")[0]["tokenizer.json"]}], read_tokens),
         "checkpoint": (files(run), read_checkpoint),
-        "run folder": (
-            files(run),
-            lambda folder: fit(tiny_run(folder, steps=2, save_every=1, resume="auto")),
-        ),
+        "run folder": (files(run), lambda folder: fit(tiny_run(folder, **settings, resume="auto"))),
         "puzzle": (
             [{"a.txt": b"1..............."}],
             lambda folder: command("solve", os.fsdecode((folder / "a.txt").read_bytes()), f"--run={model}"),
@@ -238,14 +232,10 @@ def read_all(name, inputs, read, home):
     return counts[1], counts[2], wrong.read_text()
 
 
-def inputs_of(name, cases, count, seed):
-    """Return the inputs of a reader: (number, a function that makes it), each a change of a valid one."""
-
-    def change(number):
-        rng = Random(f"{seed} {name} {number}")
-        return changed(rng, dict(rng.choice(cases)))
-
-    return [(number, partial(change, number)) for number in range(count)]
+def change(seed, cases):
+    """Return a change of a valid input."""
+    rng = Random(seed)
+    return changed(rng, dict(rng.choice(cases)))
 
 
 def main(count, seed, names, only):
@@ -263,7 +253,8 @@ def main(count, seed, names, only):
             for case in cases:
                 result = attempt(case, read, home)
                 assert result == "accepted", f"{name}: a valid input: {result}"
-            inputs = [row for row in inputs_of(name, cases, count, seed) if only in (None, row[0])]
+            numbers = range(count) if only is None else [only]
+            inputs = [(number, partial(change, f"{seed} {name} {number}", cases)) for number in numbers]
             accepted, refused, wrong = read_all(name, inputs, read, home)
             totals += (accepted, refused, wrong.count("WRONG: "))
             print(f"{wrong}{name}: {accepted} accepted, {refused} refused in one line", flush=True)

@@ -18,16 +18,16 @@ CONFIGS = json.loads((Path(__file__).parents[1] / "data" / "published_configs.js
 MASK = 20
 # Of the Llama family: the sizes in its configs, and the base of rotary positions.
 LAYERS, HEADS, KV_HEADS, HEAD, ROPE = 2, 4, 2, 4, 500.0
-NATIVE = {  # the class of transformers that a layout is read into, and its model_type
-    "LLaDA": (transformers.LlamaForCausalLM, "llama"),
-    "Dream": (transformers.Qwen2ForCausalLM, "qwen2"),
-    "Open-dCoder": (transformers.Qwen2ForCausalLM, "qwen2"),
-    "WeDLM-7B": (transformers.Qwen2ForCausalLM, "qwen2"),
-    "WeDLM-8B": (transformers.Qwen3ForCausalLM, "qwen3"),
-    "SDAR": (transformers.Qwen3ForCausalLM, "qwen3"),
-    "Tiny-A2D": (transformers.Qwen3ForCausalLM, "qwen3"),
-    "DiffuGPT": (transformers.GPT2LMHeadModel, "gpt2"),
-    "ModernBERT-chat": (transformers.ModernBertForMaskedLM, "modernbert"),
+NATIVE = {  # the class of transformers that a layout is read into, its model_type, the method and the readout
+    "LLaDA": (transformers.LlamaForCausalLM, "llama", "mdm", "in_place"),
+    "Dream": (transformers.Qwen2ForCausalLM, "qwen2", "mdm", "left"),
+    "Open-dCoder": (transformers.Qwen2ForCausalLM, "qwen2", "mdm", "left"),
+    "WeDLM-7B": (transformers.Qwen2ForCausalLM, "qwen2", "esolm", "in_place"),
+    "WeDLM-8B": (transformers.Qwen3ForCausalLM, "qwen3", "esolm", "in_place"),
+    "SDAR": (transformers.Qwen3ForCausalLM, "qwen3", "block-mdm-4", "in_place"),
+    "Tiny-A2D": (transformers.Qwen3ForCausalLM, "qwen3", "mdm", "in_place"),
+    "DiffuGPT": (transformers.GPT2LMHeadModel, "gpt2", "mdm", "left"),
+    "ModernBERT-chat": (transformers.ModernBertForMaskedLM, "modernbert", "mdm", "in_place"),
 }
 LLADA_NAMES = {  # of the weights of a layer and around them: in LlamaForCausalLM, and as published
     "self_attn.o_proj": "attn_out",
@@ -46,7 +46,7 @@ LLADA_NAMES = {  # of the weights of a layer and around them: in LlamaForCausalL
 
 def native_model(name):
     """Return a random model of the native class of a layout."""
-    native, family = NATIVE[name]
+    native, family, *_ = NATIVE[name]
     config = {**CONFIGS["Dream"], "rms_norm_eps": 1e-5} if name == "LLaDA" else CONFIGS[name]
     about = ("model_type", "architectures", "torch_dtype")
     settings = {key: value for key, value in config.items() if key not in about}

@@ -1,27 +1,41 @@
-"""A network in a wrapper computes the same as the network inside it."""
+"""A network in a wrapper computes as the network inside. Adapters of peft train, decode, save and merge."""
 
-import warnings
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel
 
-from conftest import untrained
+pytest.importorskip("peft")
+
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForMaskedLM, Trainer, TrainingArguments
+
 from helpers.own_network import Tied
+from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
     TASKS,
     Decoding,
+    DiffusionCollator,
     EvalConfig,
+    Transformer,
     as_tensors,
     evaluate,
+    from_pretrained,
     generate,
     log_likelihood,
     loss,
     save_pretrained,
 )
 from latent_tokens.core.denoiser import as_denoiser, unwrap
+from latent_tokens.core.sampling import generate as reference
+from latent_tokens.hugging_face import LatentTokensForMaskedLM
+from latent_tokens.sharing.hub import save_pretrained as save_for_transformers
+
+# peft asks transformers for a name that version 6 will not have.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 
 TASK = TASKS["sudoku-4"]
 METHOD = METHODS["scdm"]
@@ -38,26 +52,12 @@ class WithoutAttributes(torch.nn.parallel.DistributedDataParallel):
         return self.module(*inputs)
 
 
-def in_peft(net):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from peft import LoraConfig, get_peft_model
-    config = LoraConfig(target_modules=["head"], init_lora_weights=False)
-    return get_peft_model(net, config).eval()
-
-
 WRAPPERS = {
     "ddp": WithoutAttributes,
     "ema": AveragedModel,
     "compile": lambda net: torch.compile(net, backend="eager"),
     "compile, ddp": lambda net: WithoutAttributes(torch.compile(net, backend="eager")),
 }
-
-
-def ours():
-    net = untrained("pico", 4)
-    net.method = METHOD
-    return net
 
 
 def own():
@@ -72,8 +72,8 @@ def own():
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if "compile" in name else ()) for name in WRAPPERS]
 )
-def test_wrapped_network_computes_as_the_network_inside(name, tmp_path):
-    net = own() if "compile" in name else ours()
+def test_wrapped_network_computes_as_the_network_inside(name, folder, tmp_path):
+    net = own() if "compile" in name else from_pretrained(folder)
     wrapped = WRAPPERS[name](net).eval()
     tokens, known, lengths = as_tensors(TASK.generate(3, seed=0))
     order = torch.arange(16).expand(3, -1)
@@ -98,20 +98,126 @@ def test_wrapped_network_computes_as_the_network_inside(name, tmp_path):
     assert all(torch.equal(stored[name], tensor) for name, tensor in unwrap(wrapped).state_dict().items())
 
 
-@pytest.mark.slow
-def test_peft_network_samples_as_the_reference():
-    from latent_tokens.core.sampling import generate as reference
-
-    tokens, known, _ = as_tensors(TASK.generate(3, seed=0))
-    net = ours()
-    wrapped = in_peft(net)
-    assert unwrap(wrapped) is net
-    inputs = (METHOD, tokens, known, Decoding(candidates=4, latents=2))
-    assert torch.equal(
-        generate(wrapped, *inputs, seed=0).tokens, reference(as_denoiser(wrapped), *inputs, seed=0).tokens
-    )
-
-
 def test_network_without_mask_id_is_refused_in_one_line():
-    with pytest.raises(ValueError, match="net=Linear: has no mask_id"):
+    with refused("net=Linear: has no mask_id"):
         as_denoiser(torch.nn.Linear(2, 2))
+
+
+def lora():
+    """Return a config of peft, which peft changes. The adapter is not zero at the start."""
+    return LoraConfig(r=2, target_modules=["qkv", "mlp_in"], init_lora_weights=False)
+
+
+@pytest.fixture
+def folder(pico, tmp_path):
+    """Return a model directory of an untrained network."""
+    pico.method, pico.folder = METHOD, None
+    save_for_transformers(pico, tmp_path / "base")
+    return tmp_path / "base"
+
+
+def examples():
+    """Return boards, and which cells are given: the first four."""
+    tokens = torch.randint(0, 4, (4, 16), generator=torch.Generator().manual_seed(0))
+    return tokens, (torch.arange(16) < 4).expand(4, -1)
+
+
+def samples(net, generate=generate):
+    """Return boards that a network decodes from the given cells."""
+    return generate(net, METHOD, *examples(), Decoding(candidates=4, latents=2), seed=1).tokens
+
+
+@pytest.mark.slow
+def test_lora_on_a_transformer(folder, tmp_path):
+    torch.manual_seed(0)
+    base = from_pretrained(folder)
+    frozen = base.head.weight.clone()
+    before = samples(base)
+    net = get_peft_model(base, lora())
+    assert unwrap(net) is base
+
+    # Train the adapter.
+    value = partial(loss, net, METHOD, *examples())
+    first = value(torch.Generator().manual_seed(0))
+    trained = [weight for weight in net.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, 3e-2)
+    for _ in range(5):
+        optimizer.zero_grad()
+        value(torch.Generator().manual_seed(0)).backward()
+        optimizer.step()
+    assert value(torch.Generator().manual_seed(0)) < first
+    assert torch.equal(net.head.weight, frozen)
+
+    # Decode and evaluate.
+    net.eval()
+    after = samples(net)
+    assert torch.equal(after, samples(as_denoiser(net), reference))
+    assert not torch.equal(after, before)
+    (row,) = evaluate(net, TASK, EvalConfig(num_samples=2))
+    assert row["num_samples"] == 2
+
+    # Save the adapter, and load it. Merge it into the network.
+    net.save_pretrained(tmp_path / "adapter")
+    again = PeftModel.from_pretrained(from_pretrained(folder), tmp_path / "adapter")
+    assert torch.equal(samples(again), after)
+    merged = net.merge_and_unload()
+    assert type(merged) is Transformer
+    save_for_transformers(merged, tmp_path / "merged")
+    assert torch.equal(samples(from_pretrained(tmp_path / "merged")), after)
+
+
+@pytest.mark.slow
+def test_lora_on_the_model_of_transformers(folder, tmp_path):
+    torch.manual_seed(0)
+    tokens, known = examples()
+    masked = tokens.masked_fill(~known, 4)
+    opened = LatentTokensForMaskedLM.from_pretrained
+    model = get_peft_model(opened(folder), lora())
+    settings = TrainingArguments(
+        tmp_path / "run", max_steps=2, learning_rate=3e-2, use_cpu=True, report_to=[], disable_tqdm=True,
+        remove_unused_columns=False,
+    )  # fmt: skip
+    items = [{"tokens": row, "known": given, "length": 16} for row, given in zip(tokens, known, strict=True)]
+    Trainer(model, settings, data_collator=DiffusionCollator(METHOD, 4), train_dataset=items).train()
+
+    model.eval()
+    sequences = model.generate(input_ids=masked, seed=1).sequences
+    model.save_pretrained(tmp_path / "adapter")
+    again = PeftModel.from_pretrained(opened(folder), tmp_path / "adapter")
+    with_base = AutoModelForMaskedLM.from_pretrained(tmp_path / "adapter")  # which opens the base, too
+    again.merge_and_unload().save_pretrained(tmp_path / "merged")
+    for same in (again, with_base, opened(tmp_path / "merged")):
+        assert torch.equal(same.generate(input_ids=masked, seed=1).sequences, sequences)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # newer versions of transformers have another name
+def test_lora_learns_under_gradient_checkpointing(folder):
+    model = LatentTokensForMaskedLM.from_pretrained(folder)
+    model.gradient_checkpointing_enable()
+    adapted = get_peft_model(model, lora()).train()
+    tokens, known = examples()
+    adapted(input_ids=tokens.masked_fill(~known, 4), labels=tokens).loss.backward()
+    gradients = [weight.grad for weight in adapted.parameters() if weight.requires_grad]
+    assert gradients
+    assert all(gradient is not None and gradient.any() for gradient in gradients)
+
+
+def test_adapter_is_not_saved_as_a_model(folder, tmp_path):
+    model = LatentTokensForMaskedLM.from_pretrained(folder)
+    get_peft_model(model, lora())
+    with refused("has a LoRA adapter of peft", "call merge_and_unload() first"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    save_pretrained(model.net, tmp_path / "weights")  # its reader is given the network
+    with refused("has a LoRA adapter of peft. Give its network in Python: net="):
+        from_pretrained(tmp_path / "weights")
+    adapted = get_peft_model(from_pretrained(folder), lora())
+    weights = from_pretrained(tmp_path / "weights", net=adapted).base_model.model.state_dict()
+    assert all(torch.equal(weight, weights[name]) for name, weight in model.net.state_dict().items())
+
+
+def test_adapter_of_a_bundled_model_is_saved(tmp_path):
+    """Its config.json is that of a run, without the number of tokens that peft asks for."""
+    model = get_peft_model(LatentTokensForMaskedLM.from_pretrained("sudoku-6-scdm"), lora())
+    model.save_pretrained(tmp_path / "adapter")
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()

@@ -46,7 +46,7 @@ TASKS = {
 output_type: multiple_choice
 doc_to_text: "{{question}}"
 doc_to_choice: "{{choices}}"
-doc_to_target: "{{answer}}"
+doc_to_target: 0
 metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]
 """,
     "rolling": """
@@ -69,8 +69,10 @@ def letters(count, seed=0):
     return "".join(np.random.default_rng((seed, count)).choice(list("abcdefghi"), count))
 
 
-def requests(*arguments):
-    return [SimpleNamespace(args=each) for each in arguments]
+def answers_of(lm, kind, *arguments):
+    """Return the answers of a model to requests of one type."""
+    requests = [SimpleNamespace(args=each) for each in arguments]
+    return getattr(lm, kind)(requests, disable_tqdm=True)
 
 
 def tokenizer_of(begins=False):
@@ -138,26 +140,21 @@ def test_scores_of_arm_equal_those_of_lm_evals_hf(lm_class, family, begins):
     )
     net = HuggingFaceDenoiser(tiny_model(family), None, "shifted")
     ours = lm_class(net, tokenizer_of(begins), batch_size=3)
-    greedy = theirs.generate_until(requests(("abc", {"until": [], "max_gen_toks": 3})))[0].replace(" ", "")
+    greedy = answers_of(theirs, "generate_until", ("abc", {"until": [], "max_gen_toks": 3}))[0]
     pairs = [(letters(n), letters(3, 1)) for n in (1, 5, 29, 40)]
-    pairs += [("", letters(4)), ("abc", greedy), ("", "a")]
-
-    expected = theirs.loglikelihood(requests(*pairs), disable_tqdm=True)
-    scores = ours.loglikelihood(requests(*pairs), disable_tqdm=True)
+    pairs += [("", letters(4)), ("abc", greedy.replace(" ", "")), ("", "a")]
+    expected, scores = (answers_of(lm, "loglikelihood", *pairs) for lm in (theirs, ours))
     assert [score for score, _ in scores] == pytest.approx([score for score, _ in expected], abs=1e-4)
     assert [flag for _, flag in scores] == [flag for _, flag in expected]
     assert scores[5][1]
 
     texts = [(letters(n),) for n in (3, 32, 33, 90)]
-    expected = theirs.loglikelihood_rolling(requests(*texts), disable_tqdm=True)
-    assert ours.loglikelihood_rolling(requests(*texts), disable_tqdm=True) == pytest.approx(
-        expected, abs=1e-4
-    )
+    expected, scores = (answers_of(lm, "loglikelihood_rolling", *texts) for lm in (theirs, ours))
+    assert scores == pytest.approx(expected, abs=1e-4)
 
-    settings = {"until": ["h", "i"], "max_gen_toks": 8}
-    prompts = [(letters(n), settings) for n in (1, 2, 7, 8, 31)]
-    expected = theirs.generate_until(requests(*prompts), disable_tqdm=True)
-    assert ours.generate_until(requests(*prompts), disable_tqdm=True) == expected
+    prompts = [(letters(n), {"until": ["h", "i"], "max_gen_toks": 8}) for n in (1, 2, 7, 8, 31)]
+    expected, answers = (answers_of(lm, "generate_until", *prompts) for lm in (theirs, ours))
+    assert answers == expected
     assert len(set(expected)) > 2
 
 
@@ -189,17 +186,15 @@ def test_command_prints_the_results_of_lm_eval(folder, tasks, capsys):
 
 def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
     lm = lm_class(text_net, Text(LENGTH), latents=2, orders=3, suffix=0)
-    (score, is_greedy), (of_empty, _) = lm.loglikelihood(
-        requests(("ab", "cde"), ("", "x")), disable_tqdm=True
-    )
+    (score, is_greedy), (of_empty, _) = answers_of(lm, "loglikelihood", ("ab", "cde"), ("", "x"))
     assert not is_greedy
     tokens = torch.tensor([[256, *b"abcde"]] * 6)
     order = torch.tensor([[0, 1, 2, *[3 + entry for entry in each]] for each in permutations(range(3))])
     counts = torch.full((6,), 3), torch.full((6,), 6)
     every = log_likelihood(text_net, text_net.method, tokens, order, *counts, 2).sum(1)
     assert every.min() <= score <= every.max()
-    one = lm_class(text_net, Text(LENGTH), latents=2, order="left_to_right", suffix=0)
-    ((straight, _),) = one.loglikelihood(requests(("ab", "cde")), disable_tqdm=True)
+    ordered = lm_class(text_net, Text(LENGTH), latents=2, order="left_to_right", suffix=0)
+    ((straight, _),) = answers_of(ordered, "loglikelihood", ("ab", "cde"))
     assert straight == pytest.approx(every[0].item(), abs=1e-5)
     first = log_likelihood(
         text_net, text_net.method, torch.tensor([[256, 120]]), torch.tensor([[0, 1]]),
@@ -216,7 +211,7 @@ def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
 def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
     lm = lm_class(text_net, Text(LENGTH), order="left_to_right", latents=1)
     text = "the latent tokens of a model with 16 positions"
-    (score,) = lm.loglikelihood_rolling(requests((text,)), disable_tqdm=True)
+    (score,) = answers_of(lm, "loglikelihood_rolling", (text,))
     windows = lm.windows(text)
     assert b"".join(bytes(tokens) for _, tokens in windows).decode() == text
     assert [len(tokens) for _, tokens in windows] == [14, 14, 14, 4]
@@ -224,7 +219,7 @@ def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
     assert [len(given) for given in inputs] == [1, 2, 2, 12]
     assert all(given[0] == 256 for given in inputs)
     pairs = [(bytes(context).decode("latin1"), bytes(tokens).decode()) for context, tokens in windows[1:]]
-    parts = lm.loglikelihood(requests(("", text[:14]), *pairs), disable_tqdm=True)
+    parts = answers_of(lm, "loglikelihood", ("", text[:14]), *pairs)
     assert score == pytest.approx(sum(part for part, _ in parts), abs=1e-4)
     row = lm.get_model_info()["likelihood"]["loglikelihood_rolling"]
     assert row["bits_per_byte"] == pytest.approx(-score / math.log(2) / len(text))
@@ -234,57 +229,51 @@ def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
 @pytest.mark.parametrize("order", ["uniform", "left_to_right"])
 def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
     settings = {"until": ["e"], "max_gen_toks": 6, "do_sample": True, "temperature": 0.7}
-    prompts = [("a",), ("a",), ("abc",), ("a long prompt that is cut",)]
-    answers = [
-        lm_class(text_net, Text(LENGTH), order=order, latents=2, seed=3, batch_size=size).generate_until(
-            requests(*((prompt, settings) for (prompt,) in prompts)), disable_tqdm=True
-        )
-        for size in (1, 4)
-    ]
-    assert answers[0] == answers[1]
-    assert answers[0][0] != answers[0][1]
-    assert all("e" not in answer for answer in answers[0])
+    prompts = [(prompt, settings) for prompt in ("a", "a", "abc", "a long prompt that is cut")]
+    model = {"model": text_net, "tokenizer": Text(LENGTH), "order": order, "latents": 2, "seed": 3}
+    alone, together = (
+        answers_of(lm_class(**model, batch_size=size), "generate_until", *prompts) for size in (1, 4)
+    )
+    assert alone == together
+    assert alone[0] != alone[1]
+    assert all("e" not in answer for answer in alone)
 
 
-@pytest.mark.parametrize("order", ["uniform", "left_to_right"])
 @pytest.mark.parametrize(
-    "generation",
+    ("order", "generation"),
     [
-        {},
-        {"candidates": 4},
-        {"tokens_per_step": 3},
-        {"threshold": 0.2},
-        {"entropy_bound": 3.0},
-        {"factor": 4.0},
+        ("uniform", {}),
+        ("uniform", {"candidates": 4}),
+        ("uniform", {"threshold": 0.2}),
+        ("left_to_right", {}),
+        ("left_to_right", {"tokens_per_step": 3}),
+        ("left_to_right", {"entropy_bound": 3.0}),
+        ("left_to_right", {"factor": 4.0}),
     ],
     ids=str,
 )
 def test_answers_that_end_early_are_those_of_generate(lm_class, order, generation):
     net = HuggingFaceDenoiser(tiny_model("llama"), None)
     net.method = METHODS["esolm"]
-    if order == "left_to_right" and "candidates" in generation:
-        generation = {"candidates": 1}
     lm = lm_class(net, tokenizer_of(), order=order, latents=2, seed=3, **generation)
-    prompts = ["a", "bcd", "ie", "hh"]
-    until = ["h", "b"]
     passes = []
     net.model.register_forward_pre_hook(lambda model, inputs: passes.append(1))
+    until = ["h", "b"]
     settings = {"until": until, "max_gen_toks": 16, "do_sample": True}
-    answers = lm.generate_until(requests(*((prompt, settings) for prompt in prompts)), disable_tqdm=True)
+    prompts = ["a", "bcd", "ie", "hh"]
+    answers = answers_of(lm, "generate_until", *((prompt, settings) for prompt in prompts))
     num_early = len(passes)
 
     is_ruled = generation.keys() & {"threshold", "entropy_bound", "factor"}
     decoding = generation if is_ruled else {"candidates": 1, **generation}
     schedule = {"uniform": any_order, "left_to_right": left_to_right}[order]
+    settings = {"seed": 3, "latents": 2, "order": schedule, **decoding}
     expected = []
     for number, prompt in enumerate(prompts):
         given = lm.tok_encode(prompt)
         tokens = torch.tensor([[*given, *[0] * 16]])
         known = torch.arange(tokens.shape[1])[None] < len(given)
-        row = torch.tensor([number])
-        generated = generate(
-            net, None, tokens, known, seed=3, rows=row, latents=2, order=schedule, **decoding
-        )
+        generated = generate(net, None, tokens, known, rows=torch.tensor([number]), **settings)
         ids = generated.tokens[0, len(given) :].tolist()
         ids = ids[: ids.index(2)] if 2 in ids else ids  # the end of the text
         expected.append(before_stop(lm.tokenizer.decode(ids, skip_special_tokens=True), until))
@@ -311,15 +300,15 @@ def test_decided_text_stays_the_same_whatever_follows():
 def test_lm_eval_labels_latent_tokens_off_distribution(lm_class, text_net):
     net = copy(text_net)
     net.method = METHODS["mdm"]
-    with pytest.raises(ValueError, match="latents=2 is not supported by mdm"):
+    with refused("latents=2 is not supported by mdm"):
         lm_class(net, Text(LENGTH), latents=2)
     lm = lm_class(net, Text(LENGTH), latents=2, order="left_to_right", suffix=0, off_distribution=True)
-    ((score, _),) = lm.loglikelihood(requests(("ab", "cde")), disable_tqdm=True)
+    ((score, _),) = answers_of(lm, "loglikelihood", ("ab", "cde"))
     tokens = torch.tensor([[256, *b"abcde"]])
     counts = torch.tensor([3]), torch.tensor([6])
     nats = log_likelihood(net, net.method, tokens, torch.arange(6)[None], *counts, 2, off_distribution=True)
     assert score == pytest.approx(nats.sum().item(), abs=1e-5)
-    assert len(lm.generate_until(requests(("a", {"max_gen_toks": 4})), disable_tqdm=True)) == 1
+    assert len(answers_of(lm, "generate_until", ("a", {"max_gen_toks": 4}))) == 1
     assert lm.get_model_info()["off_distribution"] is True
     (line,) = likelihood_lines(lm.get_model_info())
     assert line.startswith("loglikelihood, mdm n=2 (off-distribution), left_to_right: ")
@@ -327,17 +316,14 @@ def test_lm_eval_labels_latent_tokens_off_distribution(lm_class, text_net):
     assert "off_distribution" not in as_trained.get_model_info()
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
+def test_generation_settings_are_those_of_the_task():
+    for values, expected in (
         ({}, ((), 50, 0.0, 1.0)),
         ({"until": "\n", "max_new_tokens": 7, "temperature": 0.5}, (("\n",), 7, 0.5, 1.0)),
         ({"until": ["a", ""], "do_sample": False, "temperature": 0.5}, (("a",), 50, 0.0, 1.0)),
         ({"do_sample": True, "top_p": 0.9}, ((), 50, 1.0, 0.9)),
-    ],
-)
-def test_generation_settings_are_those_of_the_task(values, expected):
-    assert tuple(generation_settings(values, max_length=100)) == expected
+    ):
+        assert tuple(generation_settings(values, max_length=100)) == expected
 
 
 REFUSED = [
@@ -347,45 +333,46 @@ REFUSED = [
     ({"tokenizer": None}, "tokenizer=None: pass the Text"),
     ({"model": "sudoku-6-scdm"}, "learned sudoku-6, which is not text"),
 ]
+REFUSED_REQUESTS = [
+    (("loglikelihood", ("a", "b" * 20)), "20 tokens after the context: the model has 16 positions"),
+    (("generate_until", ("a", {"num_beams": 4})), "generation_kwargs=num_beams: must be one of until"),
+    (("generate_until", ("a", {"max_gen_toks": 16})), "max_gen_toks=16: the model has 16 positions"),
+]
 
 
-@pytest.mark.parametrize(("settings", "message"), REFUSED)
-def test_unsupported_settings_of_lm_eval_are_refused(lm_class, settings, message):
+def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_net, tmp_path, capsys):
     arm = HuggingFaceDenoiser(tiny_model("llama"), None, "shifted")
-    with refused(message):
-        lm_class(**{"model": arm, "tokenizer": tokenizer_of(), **settings})
-
-
-def test_requests_that_a_model_cannot_answer_are_refused(lm_class, text_net):
+    for settings, message in REFUSED:
+        with refused(message):
+            lm_class(**{"model": arm, "tokenizer": tokenizer_of(), **settings})
     lm = lm_class(text_net, Text(LENGTH))
-    with refused("20 tokens after the context: the model has 16 positions"):
-        lm.loglikelihood(requests(("a", "b" * 20)), disable_tqdm=True)
+    for request, message in REFUSED_REQUESTS:
+        with refused(message):
+            answers_of(lm, *request)
     with refused("this model has no chat template"):
         lm.apply_chat_template([{"role": "user", "content": "a"}])
-    with refused("generation_kwargs=num_beams: must be one of until"):
-        lm.generate_until(requests(("a", {"num_beams": 4})))
-    with refused("max_gen_toks=16: the model has 16 positions"):
-        lm.generate_until(requests(("a", {"max_gen_toks": 16})))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [("", "--tasks: is missing"), ("--tasks x --out .", ".: must end with .json")],
-)
-def test_mistake_with_lm_eval_gets_one_line(options, message, capsys):
-    assert main(["lm-eval", "runs/text", *options.split()]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    tiny_model("bert").save_pretrained(tmp_path)
+    tokenizer_of().save_pretrained(tmp_path)
+    with refused("is a masked language model, which does not predict the next token. Train it first"):
+        lm_class(tmp_path)
+    capsys.readouterr()
+    for options, message in (("", "--tasks: is missing"), ("--tasks x --out .", ".: must end with .json")):
+        assert main(["lm-eval", "runs/text", *options.split()]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
 
 
 @pytest.mark.slow
-def test_unknown_task_is_refused_with_the_closest(tasks, monkeypatch):
+def test_unknown_task_and_other_method_are_refused(folder, tasks, monkeypatch, capsys):
     import lm_eval
 
+    command = ["lm-eval", str(folder), "--tasks", "choice", "--include-path", str(tasks), "--method", "scdm"]
+    assert main(command) == 2
+    assert "--method scdm: the model has another method, arm. Leave it out." in capsys.readouterr().err
     # The names of its own tasks take seconds to read.
     only_given = partial(lm_eval.tasks.TaskManager, include_defaults=False)
     monkeypatch.setattr("lm_eval.tasks.TaskManager", only_given)
-    with pytest.raises(ValueError, match=r"tasks=choise: not a task of lm-eval\. Did you mean choice\?"):
+    with refused("tasks=choise: not a task of lm-eval. Did you mean choice?"):
         find_tasks(("choice", "choise"), tasks)
     assert find_tasks(("choice", "rolling"), tasks).all_tasks == sorted(TASKS)
 
@@ -409,20 +396,6 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     monkeypatch.delattr("lm_eval.tasks")  # a new process has not imported it
     for block in blocks(page, "python"):
         exec(compile(block, "lm-eval.md", "exec"), {})
-
-
-def test_masked_language_model_is_refused(lm_class, tmp_path):
-    tiny_model("bert").save_pretrained(tmp_path)
-    tokenizer_of().save_pretrained(tmp_path)
-    with refused("is a masked language model, which does not predict the next token. Train it first"):
-        lm_class(tmp_path)
-
-
-@pytest.mark.slow
-def test_other_method_than_that_of_the_model_is_refused(folder, tasks, capsys):
-    command = ["lm-eval", str(folder), "--tasks", "choice", "--include-path", str(tasks), "--method", "scdm"]
-    assert main(command) == 2
-    assert "--method scdm: the model has another method, arm. Leave it out." in capsys.readouterr().err
 
 
 @pytest.mark.slow

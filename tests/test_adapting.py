@@ -398,14 +398,13 @@ def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mask", "mask_id"), [("258", 258), ("new", BYTES + 3)])
-def test_train_command_adapts_a_model(data, bases, tmp_path, mask, mask_id):
+def test_train_command_adapts_a_model(data, bases, tmp_path):
     run = str(tmp_path / "run")
-    base = ["--from", str(bases / "llama"), "--mask", mask, "--lora", "2", "--lora-targets", "all"]
+    base = ["--from", str(bases / "llama"), "--mask", "258", "--lora", "2", "--lora-targets", "all"]
     command = ["train", "text", "scdm", *base, "--data", str(data), "--steps", "2", "--batch-size", "2"]
     assert main([*command, "--first", "esolm:1", "--out", run]) == 0
     net = load(run).net
-    assert (net.mask_id, net.adapter.targets, net.method) == (mask_id, "all", METHODS["scdm"])
+    assert (net.mask_id, net.adapter.targets, net.method) == (258, "all", METHODS["scdm"])
     stored = description(tmp_path / "run")["training"]
     assert (stored["lora"], stored["lora_targets"], stored["first"]) == (2, "all", "esolm:1")
     assert main(["export", run, str(tmp_path / "model")]) == 0

@@ -180,6 +180,16 @@ def test_hash_lists_every_setting_or_exempts_it_by_name(config):
     assert listed | set(NO_INFLUENCE[config]) == {field.name for field in fields(config)}
 
 
+def test_setting_that_is_off_enters_no_hash():
+    off = {"off_distribution": False, "confidence_noise": 0.0}
+    assert evaluation_content(EvalConfig(**off)) == evaluation_content(EvalConfig())
+    on = evaluation_content(EvalConfig(off_distribution=True, confidence_noise=0.5))
+    assert (on["off_distribution"], on["confidence_noise"]) == (True, 0.5)
+    assert training_content(TrainConfig("sudoku-4", "mdm")) == training_content(
+        TrainConfig("sudoku-4", "mdm", freeze_embeddings=False)
+    )
+
+
 def test_models_of_more_seeds_keep_the_hashes_of_the_first():
     few = recipes("table-text", "cpu", RUNS)
     more = recipes("table-text", "cpu", RUNS, seeds=4)

@@ -107,6 +107,10 @@ def test_intercalates_of_known_squares():
     assert confidence.num_intercalates(klein.reshape(1, -1), 8).tolist() == [8**2 * 7 // 4]
 
 
+def test_share_of_boards_that_differ_from_all_others():
+    assert confidence.share_of_distinct(np.array([[0, 1], [0, 1], [1, 0], [2, 0]])) == 2 / 4
+
+
 @pytest.mark.parametrize("k", [1, 4])
 def test_schedules_show_as_many_latents_in_all(k):
     def numbers(name):

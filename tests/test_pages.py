@@ -1,5 +1,7 @@
-"""Every command and every line of Python in the README and the manual runs."""
+"""Every command and every line of Python in the README, the manual and docstrings runs."""
 
+import doctest
+import inspect
 import json
 import re
 import shlex
@@ -7,13 +9,23 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
+import latent_tokens
 from helpers.documentation import ENVIRONMENT, ROOT, blocks, commands, run
 from latent_tokens import TASKS
 from latent_tokens.cli import main
+from latent_tokens.core.attention import semi_causal
+
+sys.path.append(str(ROOT / "scripts"))
+
+from lint_docs import example, public
 
 README = (ROOT / "README.md").read_text()
+COMMANDS = [command.split("#")[0].strip() for command in commands(README)]
 # Shorter runs than a reader has, in the same commands and lines of Python.
 SHORTER = {
     "bench --sizes nano --lengths 16": "bench --sizes nano --lengths 6",
@@ -67,6 +79,7 @@ def test_each_shortened_line_is_on_a_page():
         ("results.md", 3, ""),
         ("text.md", 2, "runs/manual"),
         ("tasks.md", 20, "data/small/manifest.json"),
+        ("watching.md", 5, "decode.png"),
     ],
 )
 def test_commands_of_a_page_run(tmp_path, name, least, written):
@@ -91,23 +104,10 @@ def test_page_on_tasks_shows_the_first_puzzle():
         assert f"{heading} {'   '.join(rows)}" in page("tasks.md")
 
 
-@pytest.mark.slow
-def test_page_on_watching_writes_its_files(tmp_path, monkeypatch, capsys):
-    typed = commands(page("watching.md"))
-    assert len(typed) >= 5
-    run(typed, tmp_path)
-    files = {"latent-tokens.html", "page.html", "trace.html", "decode.png", "hero.html"}
-    assert {path.name for path in tmp_path.iterdir()} == files
-    (block,) = blocks(page("watching.md"), "python")
-    monkeypatch.chdir(tmp_path)
-    capsys.readouterr()
-    execute(block, "watching")
-    assert capsys.readouterr().out
+PYTHON = ("concepts.md", "own-method.md", "own-network.md", "own-task.md", "adapting.md", "watching.md")
 
 
-@pytest.mark.parametrize(
-    "name", ["concepts.md", "own-method.md", "own-network.md", "own-task.md", "adapting.md"]
-)
+@pytest.mark.parametrize("name", PYTHON)
 def test_python_of_a_page_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks((ROOT / "docs" / name).read_text(), "python"))
@@ -160,17 +160,6 @@ def test_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch,
     assert len(re.findall(r"^step \d+: row [1-4] column [1-4] is [1-4]; latents", out, re.M)) == 14
 
 
-# The README.
-
-COMMANDS = [command.split("#")[0].strip() for command in commands(README)]
-
-
-def test_readme_is_short_and_names_demo_and_tests():
-    assert {"make demo", "make test"} <= {" ".join(command.split()[:2]) for command in COMMANDS}
-    assert [len(block.strip().splitlines()) <= 12 for block in blocks(README, "python")] == [True]
-    assert 6_000 <= len(README) <= 8_500
-
-
 def test_readme_table_has_the_bundled_results():
     rows = map(json.loads, (ROOT / "src/latent_tokens/bundled/results.jsonl").read_text().splitlines())
     setting = {"task": "sudoku-6", "method": "scdm", "order": "top_prob", "candidates": 4}
@@ -186,23 +175,19 @@ def test_readme_table_has_the_bundled_results():
 
 
 @pytest.mark.slow
-def test_readme_commands_for_make_run(tmp_path):
-    """The make targets that run tests or checks are left out."""
-    targets = {command.split()[1] for command in COMMANDS if command.startswith("make")}
-    demonstrations = targets - {"test", "check", "setup"}
-    assert demonstrations
-    run([f"make {target} DEMO=smoke OUT={tmp_path / target}" for target in demonstrations], ROOT)
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("brief_look")
 def test_readme_commands_run(tmp_path):
+    """The make targets that run tests or checks are left out."""
     (tmp_path / "README.md").write_text(README)
     typed = [command for command in COMMANDS if command.startswith("latent-tokens")]
     others = {command.split()[0] for command in COMMANDS} - {"latent-tokens"}
     assert others == {"git", "cd", "python3", "source", "pip", "make"}
     assert len(typed) >= 5
     run([f"{command} {OF_README.get(command.split()[1], '')}" for command in typed], tmp_path)
+    targets = {command.split()[1] for command in COMMANDS if command.startswith("make")}
+    demonstrations = targets - {"test", "check", "setup"}
+    assert demonstrations
+    run([f"make {target} DEMO=smoke OUT={tmp_path / target}" for target in demonstrations], ROOT)
 
 
 @pytest.mark.slow
@@ -212,3 +197,30 @@ def test_readme_python_runs(tmp_path, monkeypatch, capsys):
     assert "num_samples=100" in block
     execute(block.replace("num_samples=100", "num_samples=4"), "readme")
     assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_examples_of_docstrings_run():
+    """Those with a prompt. The others train, or use the Hub. Two use a data set."""
+    model = latent_tokens.load("sudoku-6-scdm")
+    names = {name: getattr(latent_tokens, name) for name in latent_tokens.__all__}
+    names |= {"torch": torch, "np": np, "net": model.net, "model": model, "task": model.task}
+    names |= {"semi_causal": semi_causal, "DataLoader": DataLoader}
+    run = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    examples = {name: example(inspect.getdoc(thing)) for name, thing in public().items()}
+    prompted = {name for name, code in examples.items() if ">>>" in code}
+    assert len(prompted) > 40
+    for name in prompted - {"load_data", "make_data"}:
+        test = doctest.DocTestParser().get_doctest(examples[name] + "\n", dict(names), name, None, None)
+        run.run(test)
+    assert run.failures == 0
+
+
+def test_public_names_to_keep_resolve():
+    lines = (ROOT / "tests" / "data" / "public_names.txt").read_text().splitlines()
+    fates = dict(line.split() for line in lines if not line.startswith("#"))
+    kept = [name for name, fate in fates.items() if fate == "keep"]
+    assert set(fates.values()) <= {"keep", "research", "gone"}
+    assert set(latent_tokens.__all__) <= set(fates)
+    assert len(kept) > 60
+    assert [name for name in kept if not hasattr(latent_tokens, name)] == []

@@ -12,40 +12,36 @@ from helpers.ranks import run_ranks
 from latent_tokens.cli import main
 
 ROOT = Path(__file__).parents[2]
-STARTED: list[str] = []  # the commands of latent-tokens that ran as a process
 ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
 def blocks(page, language):
-    """The content of the page's code blocks in a language."""
+    """Return the content of the page's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", page, re.S)
 
 
 def commands(page):
-    """The page's lines for a shell."""
+    """Return the page's lines for a shell."""
     return [line for block in blocks(page, "bash") for line in block.splitlines() if line]
 
 
 def run(commands, folder):
     """Run commands in their order, in one directory.
 
-    The first latent-tokens command of a test run is a process. The others are calls, which start quickly.
-    The ranks of torchrun are forked. tests/test_processes.py starts a real torchrun.
+    Those of latent-tokens are calls, which start quickly, unless a shell redirects their output. The ranks
+    of torchrun are forked. tests/test_processes.py starts a real torchrun.
     """
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)
-        if name == "latent-tokens" and STARTED and ">" not in arguments:  # a shell redirects
+        if name == "latent-tokens" and ">" not in arguments:
             with chdir(folder):
                 assert main(arguments) == 0, command
         elif name == "torchrun":
             fork_torchrun(arguments, folder)
         else:
-            done = subprocess.run(
-                command, shell=True, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
-            )
+            output = {"capture_output": True, "text": True}
+            done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, check=False, **output)
             assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
-            if name == "latent-tokens":
-                STARTED.append(command)
 
 
 def fork_torchrun(arguments, folder):

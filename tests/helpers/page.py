@@ -11,20 +11,27 @@ from helpers.documentation import ROOT
 from latent_tokens import from_pretrained
 from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import find
-from latent_tokens.trace.record import LoadedModel
+from latent_tokens.configs import SamplingConfig
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
 PHONE = {"width": 390, "height": 844}
-SMALL_PHONE = {"width": 360, "height": 740}
-LAPTOP = {"width": 1280, "height": 800}
-LANDSCAPE = {"width": 844, "height": 390}
 SIX = ".....1.1.5..45.162..23....1.2.6.541."
-HOSTILE = '<img src=x onerror="window.ran=1">\'&amp;\x1b[31m\u202e\r\n</option><script>window.ran=2<\\script>'
+HOSTILE = (
+    '<img src=x onerror="window.ran=1">\'&amp;\x1b[31m\u202e\r\n</option><script>window.ran=2<\\script>'
+    "</script><script>window.ran=3</script>"
+)
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
 
 
 def model(name):
+    """Return a bundled model, or one of a run directory."""
     return LoadedModel(name, from_pretrained(name), learned_task(find(name)))
+
+
+def decoded(loaded, puzzle, **setting):
+    """Return the trace of a puzzle by the package."""
+    return trace(DecodeRequest(loaded, loaded.task.encode(puzzle), SamplingConfig(**setting)))
 
 
 def until(page, expression):
@@ -36,7 +43,7 @@ def until(page, expression):
 
 
 def text(page, selector):
-    """The text of an element."""
+    """Return the text of an element."""
     return page.locator(selector).first.inner_text()
 
 
@@ -45,16 +52,21 @@ def reads(page, selector, words):
     page.locator(selector, has_text=words).first.wait_for()
 
 
+def press(page, name):
+    """Press the button with these words."""
+    page.get_by_role("button", name=name).click()
+
+
 def cell(page, board, index):
-    """A cell of a board."""
+    """Return a cell of a board."""
     return page.locator(f"{board} .cell").nth(index)
 
 
 def verdicts(page):
-    """The verdict and the cost of both settings of the laboratory, once they are decoded."""
-    reads(page, "#lane-b .cost", "processed")
-    reads(page, "#lane-a .cost", "processed")
-    return [text(page, f"#lane-{name} .verdict") for name in "ab"]
+    """Return the verdicts of both settings of the laboratory, once they are decoded."""
+    for lane in "ab":
+        reads(page, f"#lane-{lane} .cost", "processed")
+    return [text(page, f"#lane-{lane} .verdict") for lane in "ab"]
 
 
 def screen(page, name):
@@ -68,9 +80,9 @@ def fits(page):
 
 
 def sound(page):
-    """No finding of axe against WCAG 2 AA and its best practices."""
+    """Axe finds nothing against WCAG 2 AA and its best practices."""
     violations = Axe().run(page, options=RULES).response["violations"]
-    assert [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in violations] == []
+    assert [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in violations] == []
 
 
 def harmless(page):
@@ -78,5 +90,5 @@ def harmless(page):
     page.wait_for_timeout(200)
     assert page.evaluate("window.ran") is None
     assert page.locator("img").count() == 0
-    scripts = page.locator("script").evaluate_all("all => all.map((one) => one.text)")
+    scripts = page.locator("script").evaluate_all("all => all.map((each) => each.text)")
     assert not any(script.startswith("window") for script in scripts)

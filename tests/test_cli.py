@@ -215,7 +215,11 @@ REFUSED = [
     ("solve 86,28,13,31,96", "there is no bundled model for it. Train one and name it with --run"),
     (f"solve {PUZZLE} --task my:Mine", "--task my:Mine: is for a model that --run names. Add"),
     (f"solve {PUZZLE} --method mine:rule", "--method mine:rule: is for a model that --run names. Add"),
-    (f"trace {{scdm}} {PUZZLE}", "nothing to write: name a page"),
+    (f"trace sudoku-6-scdm {PUZZLE}", "nothing to write: name a page"),
+    (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/nowhere/all.html", "its directory does not exist"),
+    (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/x.html --latents -3", "--latents -3: must be"),
+    (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/x.html --compare no", "'no' not found: not a run directory"),
+    (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/x.html --png {{full}}/x.htm", "must end with .png"),
     ("demo --out {full}", "exists and is not empty"),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
     ("bench --train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128"),
@@ -237,18 +241,15 @@ def test_refused_setting_is_one_line_and_exit_code_2(runs, tmp_path, capsys, com
     (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
     assert line.startswith("latent-tokens: ")
     assert message in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(
     ("raised", "typed", "printed"),
     [
-        ("tokens_per_step=2 with order=a: no", "sample x", "--tokens-per-step 2 with --order a: no"),
-        ("task=a: no", "train a b", "TASK 'a': no"),
         ("refresh=False: no", "evaluate x", "--no-refresh: no"),
-        ("skip_bad=True: no", "data x", "--skip-bad: no"),
         ("houses=(3, 4): no", "data x", "--houses 3 4: no"),
         ("source=None: no", "data x", "--source: no"),
-        ("evaluator=x: no", "evaluate x", "--evaluator x: no"),
         ("width=4: no", "train a b", "width=4: no"),
         ("runs/a.b=4/latents=3: no", "solve x", "runs/a.b=4/latents=3: no"),
     ],

@@ -288,20 +288,3 @@ def test_trace_writes_its_page_and_picture_and_replaces_nothing(tmp_path, capsys
     assert scdm.endswith(", all masked tokens that are not candidates are latent tokens")
     assert mdm.startswith("sudoku-6-mdm: ")
     assert page.read_bytes() != before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["-o", "nowhere/at/all.html"], "its directory does not exist"),
-        (["-o", "x.html", "--latents", "-3"], "--latents -3: must be"),
-        (["-o", "x.html", "--compare", "none-such"], "'none-such' not found: not a run directory"),
-        (["-o", "x.html", "--png", "x.html"], "must end with .png"),
-    ],
-)
-def test_trace_refuses_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert main(["trace", "sudoku-6-scdm", ALMOST, *arguments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert list(tmp_path.iterdir()) == []

@@ -13,33 +13,7 @@ import shutil
 import pytest
 import torch
 
-import latent_tokens
-from latent_tokens import (
-    METHODS,
-    SIZES,
-    TASKS,
-    DataConfig,
-    Decoding,
-    DiffusionCollator,
-    EvalConfig,
-    Examples,
-    TrainConfig,
-    Transformer,
-    any_order,
-    dataset,
-    equal_parts,
-    evaluate,
-    fit,
-    from_pretrained,
-    generate,
-    given,
-    load,
-    load_data,
-    loss,
-    make_data,
-    results,
-    train,
-)
+import latent_tokens as lt
 from latent_tokens.cli import main
 
 BOARD = "1.....3............2................"
@@ -132,62 +106,62 @@ COMMANDS = [
     ("import {nowhere} {new}", "nowhere", "OWNER/NAME"),
 ]
 
-SCDM, ARM, MDM = (METHODS[name] for name in ("scdm", "arm", "mdm"))
+SCDM, ARM, MDM = (lt.METHODS[name] for name in ("scdm", "arm", "mdm"))
 TOKENS = torch.arange(16).expand(2, -1) % 4
 KNOWN = torch.arange(16)[None] < torch.tensor([[3], [5]])
 LONG = torch.zeros(1, 20, dtype=torch.int64)
 
 CALLS = [
-    (lambda net: TASKS["sudoku-7"], "sudoku-7", "sudoku-6"),
-    (lambda net: METHODS["sdcm"], "sdcm", "mean scdm"),
-    (lambda net: SIZES["huge"], "huge", "nano"),
-    (lambda net: Decoding(candidates=0), "candidates 0", "from 1"),
-    (lambda net: Decoding(1, latents="4"), "latents='4'", "whole number"),
-    (lambda net: Decoding(1, temperature=-1), "temperature -1", "or more"),
-    (lambda net: Decoding(1, top_p=0), "top-p 0", "at most 1"),
-    (lambda net: Decoding(1, order="uniform"), "order uniform", "given(schedule)"),
-    (lambda net: TrainConfig("sudoku-4", "scdm", seed=1.5), "seed 1.5", "whole number"),
-    (lambda net: EvalConfig(latents="some"), "latents some", "whole number"),
-    (lambda net: DataConfig("sudoku-4", num_train=-1), "num-train -1", "from 0"),
-    (lambda net: given([0, 0, 1]), "[0, 0, 1]", "0..2"),
-    (lambda net: equal_parts(0), "steps 0", "from 1"),
-    (lambda net: Examples.padded([[1, 2, 3]], 1), "length None", "length L"),
-    (lambda net: latent_tokens.Method(any_order, SCDM.attention, window=0), "window 0", "at least 1"),
-    (lambda net: load("sudoku-6-scdn"), "sudoku-6-scdn", "mean sudoku-6-scdm"),
-    (lambda net: from_pretrained("nowhere"), "nowhere", "sudoku-6-scdm"),
-    (lambda net: load_data("nowhere"), "nowhere", "make_data"),
-    (lambda net: results("nowhere"), "nowhere", "runs/*"),
-    (lambda net: dataset("sudoku-4", "trian", 8), "split trian", "train"),
-    (lambda net: generate(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
-    (lambda net: generate(net, SCDM, TOKENS, KNOWN.long()), "int64", "known.bool()"),
-    (lambda net: generate(net, SCDM, TOKENS.numpy(), KNOWN), "tokens ndarray", "torch.as-tensor"),
-    (lambda net: generate(net, MDM, TOKENS, KNOWN, latents=4), "latents 4", "latents all"),
-    (lambda net: generate(net, ARM, TOKENS, KNOWN, latents=4), "latents 4", "latents 0"),
-    (lambda net: generate(net, SCDM, TOKENS, KNOWN, latent=4), "latent", "mean latents"),
-    (lambda net: generate(net, SCDM, TOKENS, KNOWN, seed=1.5), "seed 1.5", "whole number"),
-    (lambda net: generate(net, SCDM, LONG, LONG > 0), "20", "16"),
-    (lambda net: generate(net, SCDM, TOKENS + 9, KNOWN), "token 9", "3"),
+    (lambda net: lt.TASKS["sudoku-7"], "sudoku-7", "sudoku-6"),
+    (lambda net: lt.METHODS["sdcm"], "sdcm", "mean scdm"),
+    (lambda net: lt.SIZES["huge"], "huge", "nano"),
+    (lambda net: lt.Decoding(candidates=0), "candidates 0", "from 1"),
+    (lambda net: lt.Decoding(1, latents="4"), "latents='4'", "whole number"),
+    (lambda net: lt.Decoding(1, temperature=-1), "temperature -1", "or more"),
+    (lambda net: lt.Decoding(1, top_p=0), "top-p 0", "at most 1"),
+    (lambda net: lt.Decoding(1, order="uniform"), "order uniform", "given(schedule)"),
+    (lambda net: lt.TrainConfig("sudoku-4", "scdm", seed=1.5), "seed 1.5", "whole number"),
+    (lambda net: lt.EvalConfig(latents="some"), "latents some", "whole number"),
+    (lambda net: lt.DataConfig("sudoku-4", num_train=-1), "num-train -1", "from 0"),
+    (lambda net: lt.given([0, 0, 1]), "[0, 0, 1]", "0..2"),
+    (lambda net: lt.equal_parts(0), "steps 0", "from 1"),
+    (lambda net: lt.Examples.padded([[1, 2, 3]], 1), "length None", "length L"),
+    (lambda net: lt.Method(lt.any_order, SCDM.attention, window=0), "window 0", "at least 1"),
+    (lambda net: lt.load("sudoku-6-scdn"), "sudoku-6-scdn", "mean sudoku-6-scdm"),
+    (lambda net: lt.from_pretrained("nowhere"), "nowhere", "sudoku-6-scdm"),
+    (lambda net: lt.load_data("nowhere"), "nowhere", "make_data"),
+    (lambda net: lt.results("nowhere"), "nowhere", "runs/*"),
+    (lambda net: lt.dataset("sudoku-4", "trian", 8), "split trian", "train"),
+    (lambda net: lt.generate(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
+    (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN.long()), "int64", "known.bool()"),
+    (lambda net: lt.generate(net, SCDM, TOKENS.numpy(), KNOWN), "tokens ndarray", "torch.as-tensor"),
+    (lambda net: lt.generate(net, MDM, TOKENS, KNOWN, latents=4), "latents 4", "latents all"),
+    (lambda net: lt.generate(net, ARM, TOKENS, KNOWN, latents=4), "latents 4", "latents 0"),
+    (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, latent=4), "latent", "mean latents"),
+    (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, seed=1.5), "seed 1.5", "whole number"),
+    (lambda net: lt.generate(net, SCDM, LONG, LONG > 0), "20", "16"),
+    (lambda net: lt.generate(net, SCDM, TOKENS + 9, KNOWN), "token 9", "3"),
     (
-        lambda net: generate(net, SCDM, TOKENS, KNOWN, candidates=2, tokens_per_step=8),
+        lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, candidates=2, tokens_per_step=8),
         "tokens-per-step 8",
         "candidates 8",
     ),
-    (lambda net: loss(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
-    (lambda net: loss(net, ARM, TOKENS, torch.arange(16) == 3 * torch.ones(2, 1)), "row 0", "scdm or mdm"),
-    (lambda net: evaluate(net, "sudoku-6"), "36", "16"),
-    (lambda net: evaluate(net, "sudoku-4", samples=2), "samples", "mean num-samples"),
-    (lambda net: load("sudoku-6-scdm").generate("123"), "3 cells", "36 (6x6)"),
+    (lambda net: lt.loss(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
+    (lambda net: lt.loss(net, ARM, TOKENS, torch.arange(16) == 3 * torch.ones(2, 1)), "row 0", "scdm or mdm"),
+    (lambda net: lt.evaluate(net, "sudoku-6"), "36", "16"),
+    (lambda net: lt.evaluate(net, "sudoku-4", samples=2), "samples", "mean num-samples"),
+    (lambda net: lt.load("sudoku-6-scdm").generate("123"), "3 cells", "36 (6x6)"),
     (
-        lambda net: load("sudoku-6-scdm").generate(BOARD, latents="4"),
+        lambda net: lt.load("sudoku-6-scdm").generate(BOARD, latents="4"),
         "latents='4'",
         "whole number",
     ),
-    (lambda net: train(3, "scdm"), "task 3", "sudoku-4"),
-    (lambda net: fit("sudoku-4"), "sudoku-4", "METHOD"),
-    (lambda net: fit("sudoku-4", "scdm", step=3), "step", "mean steps"),
-    (lambda net: DiffusionCollator("scdm", mask_id=4), "method scdm", "METHODS[scdm]"),
-    (lambda net: TASKS["countdown-3"].encode("4,44,89"), "4,44,89", "3 numbers"),
-    (lambda net: TASKS["zebra-3"].encode("hello"), "hello", "CLUE-END"),
+    (lambda net: lt.train(3, "scdm"), "task 3", "sudoku-4"),
+    (lambda net: lt.fit("sudoku-4"), "sudoku-4", "METHOD"),
+    (lambda net: lt.fit("sudoku-4", "scdm", step=3), "step", "mean steps"),
+    (lambda net: lt.DiffusionCollator("scdm", mask_id=4), "method scdm", "METHODS[scdm]"),
+    (lambda net: lt.TASKS["countdown-3"].encode("4,44,89"), "4,44,89", "3 numbers"),
+    (lambda net: lt.TASKS["zebra-3"].encode("hello"), "hello", "CLUE-END"),
 ]
 
 
@@ -219,7 +193,7 @@ def places(tmp_path_factory):
     folders = {name: root / name for name in (*names, *damaged)}
     main(shlex.split(f"train sudoku-4 scdm {FEW} --out {folders['run']}"))
     counts = {"num_train": 16, "num_validation": 4, "num_test": 4}
-    make_data(DataConfig("sudoku-4", out=folders["data"], processes=1, **counts))
+    lt.make_data(lt.DataConfig("sudoku-4", out=folders["data"], processes=1, **counts))
     for name in ("empty", "full", "texts"):
         folders[name].mkdir()
     (folders["full"] / "notes.md").write_text("mine")
@@ -261,7 +235,7 @@ def test_mistake_on_the_command_line_is_one_line(places, tmp_path, monkeypatch, 
 def test_mistake_in_python_is_a_value_error_of_one_line(tmp_path, monkeypatch, call, value, fix):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    net = Transformer("pico", 4, 16).eval()
+    net = lt.Transformer("pico", 4, 16).eval()
     net.method = SCDM
     with pytest.raises(Exception) as error:  # noqa: PT011
         call(net)

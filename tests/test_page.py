@@ -1,8 +1,6 @@
-"""The page in a browser: its three scenes, the laboratory, a recorded decode, and its speed."""
+"""The page in a browser: its three scenes, the laboratory, and a recorded decode."""
 
-import base64
 import json
-import statistics
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,6 @@ from helpers.page import (
     model,
     press,
     reads,
-    screen,
     sound,
     text,
     until,
@@ -27,9 +24,7 @@ from helpers.page import (
 )  # fmt: skip
 from helpers.runs import tiny_run
 from latent_tokens import METHODS, SIZES, TASKS, Text, Transformer, fit
-from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.page.document import page_of, page_with
-from latent_tokens.page.inline import script_of
 from latent_tokens.trace.examples import PAGE_RECORD, examples
 from latent_tokens.trace.record import LoadedModel
 
@@ -68,7 +63,6 @@ def test_guess_of_one_square_turns_the_prediction(opened, page_file):
     assert "a row has only one 2. 2 of the 21 squares do this here." in text(page, "#one-why")
     bars = [text(page, f"#one-bars li:nth-child({rank})").split("\n") for rank in (1, 2)]
     assert bars == [["6", "96%"], ["2", "4%"]]
-    screen(page, "one")
     press(page, "Forget the guess")
     reads(page, "#one-title", "This AI is about to get one square wrong")
 
@@ -124,7 +118,6 @@ def test_hundred_puzzles_flip_with_n_and_equal_live_decodes(opened, page_file):
     assert words[1] == words[5], words
     press(page, "Stop")
     assert text(page, "#hundred-words") == "Stopped."
-    screen(page, "hundred")
 
     # A square opens its puzzle in the laboratory, and Back returns.
     flipped = next(i for i in range(100) if hundred["solved"][0][i] != hundred["solved"][21][i])
@@ -153,7 +146,6 @@ def test_leaving_out_changes_nothing_unless_attention_is_bidirectional(opened, p
     assert text(page, "#why-left .said") != text(page, "#why-kept .said")
     assert page.locator("#why-kept .rays .from-later").count() == 12
     assert "not trained so" in text(page, "#why-rule")
-    screen(page, "why")
 
 
 def test_laboratory_shows_the_decodes_of_the_package(opened, page_file, six):
@@ -180,7 +172,6 @@ def test_laboratory_shows_the_decodes_of_the_package(opened, page_file, six):
     page.evaluate("document.querySelector('#lane-a .dial').scrollIntoView()")
     box = page.locator("#step").bounding_box()
     assert box["y"] + box["height"] < PHONE["height"]
-    screen(page, "lab")
 
     # A cell has its probabilities, n changes one side, and the address follows.
     cell(page, "#lane-a", 0).click()
@@ -253,7 +244,6 @@ def test_page_is_accessible_and_never_wider_than_its_window(opened, page_file):
     page.set_viewport_size(LANDSCAPE)
     page.locator("#one-board").scroll_into_view_if_needed()
     assert page.locator("#one-board").bounding_box()["height"] <= LANDSCAPE["height"]
-    screen(page, "landscape")
 
 
 def test_page_is_used_by_keyboard_alone_at_a_slow_processor(opened, page_file):
@@ -329,7 +319,6 @@ def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, t
     assert not page.locator(".settings").is_visible()
     sound(page)
     fits(page)
-    screen(page, f"trace-{task}")
 
 
 @pytest.mark.parametrize("has_model", [True, False])
@@ -341,39 +330,3 @@ def test_hostile_model_name_is_text_in_a_trace(opened, six, tmp_path, has_model)
     assert sum(f"{HOSTILE.rpartition('/')[2]}, n = " in words for words in settings) == 2
     assert page.evaluate("document.querySelector('#caption').textContent") == HOSTILE
     harmless(page)
-
-
-# The engine in a worker.
-
-LIMITS = {"sudoku-6-scdm": 30, "sudoku-9-scdm": 90}  # milliseconds per step
-DECODE = """async ({script, weights, config, request}) => {
-    const worker = new Worker(URL.createObjectURL(new Blob([script])));
-    const bytes = Uint8Array.from(atob(weights), (sign) => sign.charCodeAt(0)).buffer;
-    const times = [];
-    return new Promise((resolve, reject) => {
-        worker.onmessage = ({data}) => {
-            if (data.type === "fault") reject(new Error(data.detail));
-            if (data.type === "loaded") worker.postMessage({type: "decode", id: 2, model: "m", request});
-            if (data.type === "frame") times.push(performance.now());
-            if (data.type === "end") resolve(times.slice(1).map((time, i) => time - times[i]));
-        };
-        worker.postMessage({type: "load", id: 1, model: "m", bytes, config});
-    });
-}"""
-
-
-@pytest.mark.parametrize("name", LIMITS)
-def test_steps_in_the_browser_are_fast(browser, name):
-    page = browser.new_page()
-    weights = base64.b64encode((BUNDLED / name / "model.safetensors").read_bytes()).decode()
-    config = json.loads((BUNDLED / name / "config.json").read_text())
-    request = {"tokens": [None] * int(name[7]) ** 2, "latents": "all", "candidates": 8}
-    argument = {"script": script_of("worker"), "weights": weights, "config": config, "request": request}
-    medians = []
-    for _ in range(3):  # other work on the machine slows some rounds down
-        medians.append(statistics.median(page.evaluate(DECODE, argument)))
-        if medians[-1] < LIMITS[name]:
-            break
-    print(f"{name}: {min(medians):.1f} ms per step in Chromium")
-    page.close()
-    assert min(medians) < LIMITS[name]

@@ -1,20 +1,16 @@
 """What tests press and read on the page."""
 
-import os
 import time
-from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
 
 from helpers.browser import PATIENCE
-from helpers.documentation import ROOT
 from latent_tokens import from_pretrained
 from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import find
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
-SCREENS = Path(os.environ.get("SCREENS", ROOT / "runs" / "screens"))
 PHONE = {"width": 390, "height": 844}
 SIX = ".....1.1.5..45.162..23....1.2.6.541."
 HOSTILE = (
@@ -67,11 +63,6 @@ def verdicts(page):
     for lane in "ab":
         reads(page, f"#lane-{lane} .cost", "processed")
     return [text(page, f"#lane-{lane} .verdict") for lane in "ab"]
-
-
-def screen(page, name):
-    SCREENS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENS / f"{name}.png")
 
 
 def fits(page):

@@ -245,6 +245,7 @@ def test_puzzles_are_shown_and_nothing_is_written(name, tmp_path, capsys, monkey
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, request):
     out, log = tmp_path / "out", tmp_path / "log"
+    out.mkdir()  # an empty directory that the command made would be removed
     options = ["--out", str(out / "data"), "--processes", "2"]
     command = [sys.executable, "-m", "latent_tokens.cli", "data", "sudoku-6-puzzle", *options]
     with log.open("w") as errors:

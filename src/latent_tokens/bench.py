@@ -6,6 +6,7 @@ All compared cases are measured in turn, in one process, and reported as medians
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,6 @@ from latent_tokens.configs import (
     Precision,
     SizeName,
     TrainConfig,
-    training_shape,
 )
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import is_cacheable
@@ -144,6 +144,10 @@ def bench(
     Raises:
         ValueError: a method is unknown.
     """
+    # Refuse an unknown method or shape before anything is measured.
+    settings(config)
+    for shape in config.train:
+        training_shape(shape)
     device = device or processes.join().device
     rows: list[Row] = []
     for precision in config.precisions or default_precisions(device):
@@ -251,6 +255,20 @@ def decoding_case(
     plain = partial(reference.generate, *arguments)
     num_bytes = length * weight_bytes(net)
     return Case(description, batch, optimized, plain, count_flop(optimized), num_bytes)
+
+
+def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
+    """Return (size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED.
+
+    Raise ValueError if the shape is neither.
+    """
+    number = "([1-9][0-9]{0,5})"
+    parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}(?::{number})?", shape)
+    if parts is None or int(parts[4] or parts[3]) < int(parts[3]):
+        must = "must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128, with PADDED the longer"
+        raise ValueError(f"train={shape}: {must}. SIZE is one of {', '.join(SIZES)}.")
+    size, batch, length, padded = parts.groups()
+    return cast(SizeName, size), int(batch), int(length), int(padded or length)
 
 
 def training_case(shape: str, precision: Precision) -> Case:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from functools import cache
 from itertools import product
 from os import PathLike
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from latent_tokens.checks import MOST_THREADS, check_choice, check_int, check_min, check_positive
-from latent_tokens.sizes import SIZES
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -52,13 +52,20 @@ LATER_DEFAULTS = {
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
 
+@cache
+def types_of_fields(kind: Any) -> dict[str, Any]:
+    """Return the types of a config's fields, read once per class."""
+    return get_type_hints(kind)
+
+
 class Config:
     """The base of all configs: takes text for a path, one value for a tuple, and checks words and counts."""
 
     may_be_zero: tuple[str, ...] = ("seed", "warmup")
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        kind: Any = type(self)
+        hints = types_of_fields(kind)
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
             hint = hints[name]
             value = getattr(self, name)
@@ -498,7 +505,7 @@ class DemoConfig(Config):
 
 @dataclass(frozen=True)
 class BenchConfig(Config):
-    """Settings to measure, in every combination. The default is the table of docs/performance.md."""
+    """Settings to measure, in every combination."""
 
     methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
     """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N,
@@ -538,24 +545,10 @@ class BenchConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("vocabulary", self.vocabulary, 2)
-        for length in self.lengths:
-            check_int("lengths", length, 1)
-        for shape in self.train:
-            training_shape(shape)
-
-
-def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
-    """Return (size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED.
-
-    Raise ValueError if the shape is neither.
-    """
-    number = "([1-9][0-9]{0,5})"
-    parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}(?::{number})?", shape)
-    if parts is None or int(parts[4] or parts[3]) < int(parts[3]):
-        must = "must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128, with PADDED the longer"
-        raise ValueError(f"train={shape}: {must}. SIZE is one of {', '.join(SIZES)}.")
-    size, batch, length, padded = parts.groups()
-    return cast(SizeName, size), int(batch), int(length), int(padded or length)
+        for value in self.lengths:
+            check_int("lengths", value, 1)
+        for value in self.latents:
+            check_int("latents", value, 0)
 
 
 @dataclass(frozen=True)

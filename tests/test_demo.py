@@ -33,6 +33,7 @@ CLOCK = ("seconds", "samples_per_second", "made_with")
 SCDM = BUNDLED / "sudoku-6-scdm"
 
 
+@pytest.mark.slow
 def test_rows_of_two_processes_are_those_of_one():
     configs = [
         EvalConfig(latents=(0, "all"), candidates=4, num_samples=2, threads=1),

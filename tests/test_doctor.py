@@ -68,6 +68,7 @@ def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
     assert finding.verdict == "problem"
 
 
+@pytest.mark.slow
 def test_damaged_models_of_a_copied_package_are_named(tmp_path):
     """One is truncated, one is changed, and one is complete."""
     package = tmp_path / "latent_tokens"

@@ -321,7 +321,7 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
     ids, lengths = boards(2), torch.tensor([16, 9, 12])
     inside = torch.arange(LENGTH) < lengths[:, None]
     padded = ids.masked_fill(~inside, 77)
-    settings = {"candidates": 2, "tokens_per_step": 3}
+    settings = {"candidates": 4, "tokens_per_step": 3}
     sequences = model.generate(padded, attention_mask=inside.long(), **settings).sequences
     decoding = Decoding(**settings)
     made = generate(model.net, model.net.method, ids, ids != MASK, decoding, 0, lengths=lengths)
@@ -332,7 +332,7 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
 def test_every_step_is_passed_on(model_of):
     model, steps = model_of("scdm"), []
     ids = boards(4)
-    output = model.generate(ids, latents=3, candidates=2, tokens_per_step=5, on_step=steps.append)
+    output = model.generate(ids, latents=3, candidates=5, tokens_per_step=5, on_step=steps.append)
     assert [int((step.chosen >= 0).sum()) for step in steps] == [15, 15, 6]
     replayed = ids.clone()
     for step in steps:

@@ -19,7 +19,6 @@ FILES = {
     "norvig_easy50.txt": 50,
     "norvig_hardest11.txt": 11,
     "top95.txt": 95,
-    "magictour_top1465.txt": 1465,
     "ye2025_sudoku_test_first500.csv": 500,
 }
 TASK, SMALL = TASKS["sudoku-puzzle"], TASKS["sudoku-6-puzzle"]
@@ -117,7 +116,9 @@ def test_a_puzzle_without_one_solution_is_refused(task):
             task.example(cells(givens), None if solution is None else cells(solution))
 
 
-@pytest.mark.parametrize(("file", "count"), FILES.items())
+@pytest.mark.parametrize(
+    ("file", "count"), [*FILES.items(), pytest.param("magictour_top1465.txt", 1465, marks=pytest.mark.slow)]
+)
 def test_a_sat_solver_agrees_on_all_puzzles_of_others(file, count):
     if not OTHERS.is_dir():
         pytest.skip("the puzzles that others made are missing")

@@ -245,7 +245,7 @@ def test_likelihood_of_a_text_file(run, tmp_path, capsys):
     line = capsys.readouterr().out
     assert "standard error" not in line
     assert "bits per byte" in line
-    assert load(run).likelihood(article(99), orders=3) == [row]
+    assert load(run).likelihood(text, orders=3) == [row]
     (nearest,), (random,) = (
         rows_of(capsys, *command, "--latents", 2, "--latent-policy", policy)
         for policy in ("nearest", "random")

@@ -38,8 +38,10 @@ Row = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 RESULTS = BUNDLED / "results.jsonl"
 LATENTS = (0, 16, "all")
-README_SETTING = {"task": "sudoku-6", "method": "scdm", "order": "top_prob", "candidates": 4}
-README_ROW = re.compile(r"^\| (\d+|all) \| [\d.]+% \| [\d.]+-[\d.]+ \| [\d.]+x \|$", re.M)
+README_SETTING = {"task": "sudoku-6", "candidates": 4}
+README_ROW = re.compile(
+    r"^\| `(\w+)` \| (\S+) \| (top-prob|entropy) \| [\d.]+% \| [\d.]+-[\d.]+ \| [\d.]+x \|$", re.M
+)
 
 
 def bundle(run: Path, folder: Path) -> list[Row]:
@@ -74,14 +76,20 @@ def put(folder: Path, rows: list[Row]) -> None:
 
 def with_results(readme: str, rows: Sequence[Row]) -> str:
     """Return README.md with the numbers of its table from the rows. Raise ValueError if a row is missing."""
-    table = {str(row["latents"]): row for row in rows if README_SETTING.items() <= row.items()}
+    table = {
+        (row["method"], str(row["latents"]), row["order"].replace("_", "-")): row
+        for row in rows
+        if README_SETTING.items() <= row.items()
+    }
 
     def line(match: re.Match[str]) -> str:
-        if match[1] not in table:
-            raise ValueError(f"README.md has n = {match[1]}, and {RESULTS} has no such row of sudoku-6-scdm")
-        row = table[match[1]]
+        if match.groups() not in table:
+            raise ValueError(f"README.md has {', '.join(match.groups())}, and {RESULTS} has no such row")
+        row = table[match.groups()]
         low, high = row["ci95"]
-        return f"| {match[1]} | {row['valid']:.1f}% | {low:.1f}-{high:.1f} | {row['relative_cost']:.2f}x |"
+        setting = f"| `{match[1]}` | {match[2]} | {match[3]} "
+        values = f"| {row['valid']:.1f}% | {low:.1f}-{high:.1f} | {row['relative_cost']:.2f}x |"
+        return setting + values
 
     return README_ROW.sub(line, readme)
 

@@ -50,7 +50,7 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script
     stored = read_lines(BUNDLED / "results.jsonl")
     changed = [
         {**row, "valid": 12.34, "ci95": [10.0, 15.06], "relative_cost": 0.127}
-        if (row["method"], row["candidates"], row["latents"]) == ("scdm", 4, 16)
+        if (row["method"], row["candidates"], row["latents"], row["order"]) == ("scdm", 4, 4, "top_prob")
         else row
         for row in stored
     ]
@@ -60,14 +60,15 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script
         append_line(made / "results.jsonl", row)
     readme = (ROOT / "README.md").read_text()
     (tmp_path / "README.md").write_text(readme)
-    (tmp_path / "results.jsonl").write_text("")
+    for row in stored:
+        append_line(tmp_path / "results.jsonl", row)
     (tmp_path / "docs").mkdir()
     script.main([made / "sudoku-6-scdm"])
-    rows = read_lines(tmp_path / "results.jsonl")
-    assert rows == [row for row in changed if (row["task"], row["method"]) == ("sudoku-6", "scdm")]
+    own = [row for row in changed if (row["task"], row["method"]) == ("sudoku-6", "scdm")]
+    assert read_lines(tmp_path / "results.jsonl")[-len(own) :] == own
     before, after = (text.splitlines() for text in (readme, (tmp_path / "README.md").read_text()))
     different = [line for line, old in zip(after, before, strict=True) if line != old]
-    assert different == ["| 16 | 12.3% | 10.0-15.1 | 0.13x |"]
+    assert different == ["| `scdm` | 4 | top-prob | 12.3% | 10.0-15.1 | 0.13x |"]
     paths = [tmp_path / name for name in ("README.md", "docs/latents.png", "docs/latents.svg")]
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert all(path.is_file() for path in paths)
@@ -78,9 +79,9 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, script
 def test_the_readme_has_the_numbers_of_the_bundled_rows(script):
     readme = (ROOT / "README.md").read_text()
     stored = read_lines(BUNDLED / "results.jsonl")
-    assert len(script.README_ROW.findall(readme)) == 4
+    assert len(script.README_ROW.findall(readme)) == 7
     assert script.with_results(readme, stored) == readme
-    with refused("n = 0"):
+    with refused("scdm, 0, top-prob"):
         script.with_results(readme, stored[:0])
 
 

@@ -279,3 +279,27 @@ def test_runs_of_mdm_are_compared_on_the_same_tokens(adapted, measure):
     assert lines[0].startswith("| model | method | loss, 1 steps | loss, 2 steps | nats per token |")
     apart, _ = adapting.difference(rows[1], rows[0])
     assert f"| {apart:+.3f} ± " in lines[3]
+
+
+def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
+    """One run after another method, and two runs: n = 0 and all, with the dial of a single seed."""
+    monkeypatch.setattr(sys, "argv", ["history"])
+    history = script_of("history")
+    histories = sys.modules["histories"]
+    settings = ("sudoku-4", 8, 100, {"size": "pico", "num_validation": 10}, 4, (0, "all"))
+    monkeypatch.setattr(histories, "RUNS", tmp_path)
+    monkeypatch.setitem(histories.SETTINGS, "boards", histories.Setting(*settings, (), (), ()))
+    path = tmp_path / "rows.jsonl"
+    for runs in (1, 2):
+        histories.measure(histories.History("boards", "scdm", "mdm", 0.5, runs), path, 8)
+    lines = history.table(history.read_results(path)).splitlines()[2:]
+    assert [line.split(" | ")[2:6] for line in lines] == [
+        ["mdm", "50%", runs, n] for runs in "12" for n in ("0", "all")
+    ]
+    trained = [
+        json.loads((path / "config.json").read_text())["training"] for path in tmp_path.glob("boards-*")
+    ]
+    assert sorted((run["steps"], run.get("first")) for run in trained if run["method"] == "scdm") == [
+        (4, None),
+        (8, "mdm:4"),
+    ]

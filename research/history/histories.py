@@ -1,0 +1,121 @@
+"""The histories of training that history.py compares: their models, and how they are trained and measured."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import latent_tokens as lt
+from latent_tokens.evaluation.rows import append_result, read_results
+
+RUNS = Path(__file__).parents[2] / "runs" / "history"
+SEEDS = range(3)
+
+
+class Setting(NamedTuple):
+    """How the models of a task are trained and measured, and what they start with."""
+
+    task: str
+    steps: int
+    num_train: int
+    training: dict[str, Any]
+    candidates: int
+    latents: tuple[int | str, ...]
+    after: tuple[tuple[str, str], ...]  # (method, the one that the first steps train with)
+    shares: tuple[float, ...]  # of the steps in one run, the decisive one first
+    twice: tuple[tuple[str, str], ...]  # in two runs of half of the steps, with a schedule each
+
+
+AFTER_SIDM = (("mdm", "sidm"), ("scdm", "sidm"))
+ON_BOARDS = (*AFTER_SIDM, ("scdm", "mdm"))
+ON_ZEBRA = {"batch_size": 64, "warmup": 300, "positions": "learned"}
+ON_COUNTDOWN = {"batch_size": 64, "warmup": 500}
+SETTINGS = {
+    "boards": Setting(
+        *("sudoku-6", 6_800, 100_000, {}, 4, (0, 4, 8, "all"), ON_BOARDS),
+        *((0.5, 0.25, 0.1), (*ON_BOARDS, ("scdm", "scdm"))),
+    ),
+    "zebra": Setting(
+        *("zebra-compact-4", 14_000, 300_000, ON_ZEBRA, 8, (0, 4, "all"), AFTER_SIDM),
+        *((0.5,), (*AFTER_SIDM, ("sidm", "sidm"))),
+    ),
+    "countdown": Setting(
+        *("countdown-3", 12_000, 400_000, ON_COUNTDOWN, 8, (0, 4, "all"), AFTER_SIDM),
+        *((0.5, 0.25), ()),
+    ),
+}
+
+
+class History(NamedTuple):
+    """A trained model: a method, after another one for a share of the steps, in one run or in two."""
+
+    name: str  # of the setting
+    method: str
+    first: str | None = None
+    share: float = 0.0
+    runs: int = 1
+    seed: int = 0
+
+    @property
+    def folder(self) -> Path:
+        """The directory of its last run."""
+        before = "" if self.first is None else f"-{self.first}-{self.share:g}-{self.runs}"
+        return RUNS / f"{self.name}-{self.method}{before}-{self.seed}"
+
+    def label(self, latents: object) -> dict[str, Any]:
+        """The entries that tell its rows apart."""
+        return {**self._asdict(), "n": latents}
+
+
+def histories(name: str) -> Iterator[History]:
+    """Yield the models of a setting, the decisive ones first: one seed of each before the next."""
+    setting = SETTINGS[name]
+    for seed in SEEDS:
+        yield from (History(name, method, seed=seed) for method in ("scdm", "mdm", "sidm"))
+        for share, pair in product(setting.shares, setting.after):
+            yield History(name, *pair, share, 1, seed)
+        yield from (History(name, *pair, 0.5, 2, seed) for pair in setting.twice)
+
+
+def trained(history: History) -> lt.Model:
+    """Return a model, trained as far as it is not yet."""
+    setting = SETTINGS[history.name]
+    shared: dict[str, Any] = {**setting.training, "data": data_of(setting), "seed": history.seed}
+    shared |= {"precision": "fp32", "threads": 1, "resume": "auto"}
+    steps = setting.steps
+    num_first = round(history.share * steps)
+    if history.runs == 2:
+        assert history.first is not None
+        start = History(history.name, history.first, history.first, history.share, 0, history.seed).folder
+        lt.fit(setting.task, history.first, out=start, steps=num_first, **shared)
+        shared["start"] = start
+        steps -= num_first
+    elif history.first is not None:
+        shared["first"] = f"{history.first}:{num_first}"
+    lt.fit(setting.task, history.method, out=history.folder, steps=steps, **shared)
+    return lt.load(history.folder)
+
+
+def data_of(setting: Setting) -> Path:
+    """Return the data set of a setting, which is made if it is missing."""
+    folder = RUNS / "data" / setting.task
+    if not folder.exists():
+        lt.make_data(lt.DataConfig(setting.task, folder, num_train=setting.num_train))
+    return folder
+
+
+def measure(history: History, path: Path, samples: int) -> None:
+    """Append the rows of a model that a file lacks."""
+    setting = SETTINGS[history.name]
+    counts = setting.latents if history.method == "scdm" else (None,)
+    done = [row["setting"] for row in read_results(path)]
+    missing = [n for n in counts if history.label(n) not in done]
+    if not missing:
+        return
+    model = trained(history)
+    for n in missing:
+        shared: dict[str, Any] = {"latents": None if n is None else (n,), "num_samples": samples}
+        (row,) = model.evaluate(candidates=(setting.candidates,), threads=1, **shared).rows
+        (uniform,) = model.evaluate(order="uniform", threads=1, **shared).rows
+        values = {"accuracy": row[row["metric"]], "uniform": uniform[row["metric"]]}
+        append_result(path, {"setting": history.label(n), **values, **row})

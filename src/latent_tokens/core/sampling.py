@@ -127,7 +127,7 @@ def decode(
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
 
-        # Line 11: choose the most confident candidates, sample their tokens.
+        # Lines 11-13: choose the most confident candidates, sample their tokens.
         draw = partial(uniform, host.rows, host.candidates)
         inputs = (logits, layout, step.candidates, tokens, step.number, draw, in_order)
         picks = choose(Candidates(*inputs), decoding, plan, num_to_decode)  # (A, T)
@@ -137,7 +137,7 @@ def decode(
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = torch.arange(picks.shape[1], device=order.device) < step.count[:, None]
 
-        # Algorithm 4, line 10: promote them to clean; then reshuffle what is masked.
+        # Line 14: promote them to clean; then reshuffle what is masked.
         tokens = write_tokens(tokens, positions, drawn, is_decoded)
         if not plan.keeps_order:
             order = promote(order, step.num_clean, entries, step.count)
@@ -158,7 +158,7 @@ def decode(
 def choose(
     step: Candidates, decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"]
 ) -> Int[Tensor, "A T"]:
-    """Return which candidates a step decodes, the most confident first (line 11).
+    """Return which candidates a step decodes, the most confident first (lines 11-12).
 
     A rule decides here how many of each row, which the plan then has. `num_to_decode` is the number
     of masked tokens of each row before the first step.

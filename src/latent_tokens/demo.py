@@ -178,8 +178,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
             "fingerprint": fingerprint(net),
         }
         save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
-        others = (("top_prob", DEFAULT_CANDIDATES), ("entropy", CANDIDATES))
-        settings: Settings = (*DIAL, *others)
+        settings: Settings = (*DIAL, ("top_prob", DEFAULT_CANDIDATES), ("entropy", CANDIDATES))
         if run.name in ("arm", "ar-mtp"):
             settings = LEFT_TO_RIGHT
         write_card(

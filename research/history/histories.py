@@ -68,11 +68,13 @@ class History(NamedTuple):
 
 
 def histories(name: str) -> Iterator[History]:
-    """Yield the models of a setting, the decisive ones first: one seed of each before the next."""
+    """Yield the models of a setting, all seeds of the decisive ones before the others."""
     setting = SETTINGS[name]
     for seed in SEEDS:
         yield from (History(name, method, seed=seed) for method in ("scdm", "mdm", "sidm"))
-        for share, pair in product(setting.shares, setting.after):
+        yield from (History(name, *pair, setting.shares[0], 1, seed) for pair in setting.after)
+    for seed in SEEDS:
+        for share, pair in product(setting.shares[1:], setting.after):
             yield History(name, *pair, share, 1, seed)
         yield from (History(name, *pair, 0.5, 2, seed) for pair in setting.twice)
 

@@ -31,7 +31,7 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import PolicyInput, choose_latents
 from latent_tokens.core.selection import FixedCount, select
-from latent_tokens.core.state import PlannedStep, State, plan_steps, start
+from latent_tokens.core.state import PlannedStep, Planner, State, start
 
 LOGIT_ATOL = 1e-5  # logits of tokens that differ by less are equal at temperature 0 (D-43, ties)
 
@@ -113,7 +113,8 @@ def decode(
     in_order = follows_order(method, decoding)
     uniform = state.streams.uniform
     num_to_decode = state.num_masked
-    for plan in plan_steps(method, decoding, state, rows):
+    planner = Planner(method, decoding, state, rows)
+    while (plan := planner.next_step()) is not None:
         host, step = plan.host, plan.on_device
         tokens = state.tokens[step.rows]
         order = state.order[step.rows]
@@ -145,6 +146,7 @@ def decode(
             noise = uniform(host.rows, host.num_masked - host.count)
             order = shuffle(order, step.num_clean + step.count, noise)
         state.update(step.rows, tokens, order, step.count, step.num_shown)
+        planner.advance(plan)
 
         if on_step is not None:
             chosen = positions.masked_fill(~is_decoded, -1)

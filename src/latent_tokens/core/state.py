@@ -7,7 +7,6 @@ the predictions it reads one number per row and step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -238,37 +237,58 @@ class PlannedStep:
         return Layout(torch.cat(parts, dim=1), step.num_clean, step.num_shown)
 
 
-def plan_steps(
-    method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
-) -> Iterator[PlannedStep]:
-    """Yield the steps that decode these rows to their end. A finished row takes no part in later steps.
+class Planner:
+    """Plans the next step of some rows until all of them are decoded. A finished row takes part in no step.
 
-    Raises:
-        ValueError: k or n of a row is out of range, or a step decodes more tokens than the window
-            shows.
+    Args:
+        method: how the network was trained.
+        decoding: the settings.
+        state: the rows before the first step.
+        rows: the rows to decode.
     """
-    values = (state.num_clean, state.lengths, state.steps, state.sizes)
-    clean, lengths, steps, sizes = (value[rows].cpu().numpy() for value in values)
-    ends = ends_of_blocks(method, decoding, state.order[rows]).cpu().numpy()
-    limit = decoding.tokens_per_step
-    most = limit if isinstance(limit, int) else state.tokens.shape[1]  # that a rule may keep
-    numbers = rows.cpu().numpy()
-    lines = np.arange(len(numbers))
-    while len(lines := lines[clean[lines] < lengths[lines]]):
-        num_clean = clean[lines]
-        num_masked = lengths[lines] - num_clean
-        in_block = np.minimum(num_masked, ends[lines, num_clean] - num_clean)
-        count = np.minimum(sizes[lines, steps[lines]], in_block)
+
+    def __init__(
+        self, method: Method, decoding: Decoding, state: State, rows: Int[Tensor, " R"]
+    ) -> None:
+        self.method = method
+        self.decoding = decoding
+        self.device = rows.device
+        self.rows = rows.cpu().numpy()
+        self.num_clean = state.num_clean[rows].cpu().numpy()
+        self.lengths = state.lengths[rows].cpu().numpy()
+        self.steps = state.steps[rows].cpu().numpy()  # taken
+        self.sizes = state.sizes[rows].cpu().numpy()
+        self.ends = ends_of_blocks(method, decoding, state.order[rows]).cpu().numpy()
+        self.lines = np.arange(len(self.rows))  # of the unfinished rows
+
+    def next_step(self) -> PlannedStep | None:
+        """Return the next step, or None if every row is decoded.
+
+        Raises:
+            ValueError: k or n of a row is out of range, or a step decodes more tokens than the
+                window shows.
+        """
+        self.lines = lines = self.lines[self.num_clean[self.lines] < self.lengths[self.lines]]
+        if not len(lines):
+            return None
+        steps = self.steps[lines]
+        num_clean = self.num_clean[lines]
+        num_masked = self.lengths[lines] - num_clean
+        in_block = np.minimum(num_masked, self.ends[lines, num_clean] - num_clean)
+        count = np.minimum(self.sizes[lines, steps], in_block)
         given = (num_clean, num_masked, count, in_block)
-        k, n = num_candidates_and_latents(method, decoding, *given)
-        if not isinstance(decoding.selection, FixedCount):
-            count = np.minimum(most, k)
+        k, n = num_candidates_and_latents(self.method, self.decoding, *given)
+        if not isinstance(self.decoding.selection, FixedCount):
+            limit = self.decoding.tokens_per_step  # the most that a rule may keep
+            count = np.minimum(limit, k) if isinstance(limit, int) else k
         num_shown = num_clean + k + n
-        counts = (numbers[lines], steps[lines], num_clean, num_masked, count, k, n, num_shown)
-        step = PlannedStep(Counts(*counts), rows.device)
-        yield step
-        clean[lines] += step.host.count  # a rule may have decided it
-        steps[lines] += 1
+        counts = (self.rows[lines], steps, num_clean, num_masked, count, k, n, num_shown)
+        return PlannedStep(Counts(*counts), self.device)
+
+    def advance(self, step: PlannedStep) -> None:
+        """Take a step, of which a rule has decided by now how many tokens each row decodes."""
+        self.num_clean[self.lines] += step.host.count
+        self.steps[self.lines] += 1
 
 
 def ends_of_blocks(

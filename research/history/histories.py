@@ -10,6 +10,7 @@ from latent_tokens.evaluation.rows import append_result, read_results
 
 RUNS = Path(__file__).parents[2] / "runs" / "history"
 SEEDS = range(3)
+POINTS = 10  # of training, at which why.py measures
 
 
 class Setting(NamedTuple):
@@ -84,6 +85,8 @@ def trained(history: History) -> lt.Model:
     setting = SETTINGS[history.name]
     shared: dict[str, Any] = {**setting.training, "data": data_of(setting), "seed": history.seed}
     shared |= {"precision": "fp32", "threads": 1, "resume": "auto"}
+    if history.seed == 0:  # why.py reads its checkpoints
+        shared |= {"keep": POINTS, "save_every": setting.steps // POINTS, "save_minutes": 1e6}
     steps = setting.steps
     num_first = round(history.share * steps)
     if history.runs == 2:

@@ -86,7 +86,7 @@ def trained(history: History) -> lt.Model:
     shared: dict[str, Any] = {**setting.training, "data": data_of(setting), "seed": history.seed}
     shared |= {"precision": "fp32", "threads": 1, "resume": "auto"}
     if history.seed == 0:  # why.py reads its checkpoints
-        shared |= {"keep": POINTS, "save_every": setting.steps // POINTS, "save_minutes": 1e6}
+        shared |= {"keep": POINTS, "save_every": max(1, setting.steps // POINTS), "save_minutes": 1e6}
     steps = setting.steps
     num_first = round(history.share * steps)
     if history.runs == 2:

@@ -290,16 +290,17 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     monkeypatch.setattr(histories, "RUNS", tmp_path)
     monkeypatch.setitem(histories.SETTINGS, "boards", histories.Setting(*settings, (), (), ()))
     path = tmp_path / "rows.jsonl"
-    for runs in (1, 2):
-        histories.measure(histories.History("boards", "scdm", "mdm", 0.5, runs), path, 8)
+    for runs, redrawn in ((1, 0), (2, 0), (2, 1)):
+        histories.measure(histories.History("boards", "scdm", "mdm", 0.5, runs, 0, redrawn), path, 8)
     lines = history.table(history.read_results(path)).splitlines()[2:]
     assert [line.split(" | ")[2:6] for line in lines] == [
-        ["mdm", "50%", runs, n] for runs in "12" for n in ("0", "all")
+        ["mdm", "50%", runs, n] for runs in ("1", "2", "2, redrawn") for n in ("0", "all")
     ]
     trained = [
         json.loads((path / "config.json").read_text())["training"] for path in tmp_path.glob("boards-*")
     ]
     assert sorted((run["steps"], run.get("first")) for run in trained if run["method"] == "scdm") == [
+        (4, None),
         (4, None),
         (8, "mdm:4"),
     ]

@@ -5,6 +5,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 import latent_tokens as lt
 from latent_tokens.evaluation.rows import append_result, read_results
 
@@ -25,6 +27,7 @@ class Setting(NamedTuple):
     after: tuple[tuple[str, str], ...]  # (method, the one that the first steps train with)
     shares: tuple[float, ...]  # of the steps in one run, the decisive one first
     twice: tuple[tuple[str, str], ...]  # in two runs of half of the steps, with a schedule each
+    redrawn: int = 0  # layers whose attention outputs are drawn again between two runs of scdm after sidm
 
 
 AFTER_SIDM = (("mdm", "sidm"), ("scdm", "sidm"))
@@ -34,7 +37,7 @@ ON_COUNTDOWN = {"batch_size": 64, "warmup": 500}
 SETTINGS = {
     "boards": Setting(
         *("sudoku-6", 6_800, 100_000, {}, 4, (0, 4, 8, "all"), ON_BOARDS),
-        *((0.5, 0.25, 0.1), (*ON_BOARDS, ("scdm", "scdm"))),
+        *((0.5, 0.25, 0.1), (*ON_BOARDS, ("scdm", "scdm")), 2),
     ),
     "zebra": Setting(
         *("zebra-compact-4", 14_000, 300_000, ON_ZEBRA, 8, (0, 4, "all"), AFTER_SIDM),
@@ -56,16 +59,19 @@ class History(NamedTuple):
     share: float = 0.0
     runs: int = 1
     seed: int = 0
+    redrawn: int = 0
 
     @property
     def folder(self) -> Path:
         """The directory of its last run."""
         before = "" if self.first is None else f"-{self.first}-{self.share:g}-{self.runs}"
-        return RUNS / f"{self.name}-{self.method}{before}-{self.seed}"
+        redrawn = f"-redrawn-{self.redrawn}" if self.redrawn else ""
+        return RUNS / f"{self.name}-{self.method}{before}{redrawn}-{self.seed}"
 
     def label(self, latents: object) -> dict[str, Any]:
         """The entries that tell its rows apart."""
-        return {**self._asdict(), "n": latents}
+        entries = {**self._asdict(), "n": latents}
+        return {name: value for name, value in entries.items() if name != "redrawn" or value}
 
 
 def histories(name: str) -> Iterator[History]:
@@ -78,6 +84,8 @@ def histories(name: str) -> Iterator[History]:
         for share, pair in product(setting.shares[1:], setting.after):
             yield History(name, *pair, share, 1, seed)
         yield from (History(name, *pair, 0.5, 2, seed) for pair in setting.twice)
+        if setting.redrawn:
+            yield History(name, "scdm", "sidm", 0.5, 2, seed, setting.redrawn)
 
 
 def trained(history: History) -> lt.Model:
@@ -93,12 +101,27 @@ def trained(history: History) -> lt.Model:
         assert history.first is not None
         start = History(history.name, history.first, history.first, history.share, 0, history.seed).folder
         lt.fit(setting.task, history.first, out=start, steps=num_first, **shared)
-        shared["start"] = start
+        shared["start"] = with_redrawn(start, history.redrawn) if history.redrawn else start
         steps -= num_first
     elif history.first is not None:
         shared["first"] = f"{history.first}:{num_first}"
     lt.fit(setting.task, history.method, out=history.folder, steps=steps, **shared)
     return lt.load(history.folder)
+
+
+def with_redrawn(start: Path, num_layers: int) -> Path:
+    """Return a copy of a model whose first layers have new attention outputs: a test of the explanation.
+
+    If masked tokens stop to attend to each other because sidm's layers are of no use to them, new ones help.
+    """
+    net = lt.load(start).net
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for block in net.blocks[:num_layers]:
+            block.attention_out.reset_parameters()
+    folder = start.parent / "redrawn" / start.name
+    lt.save_pretrained(net, folder)
+    return folder
 
 
 def data_of(setting: Setting) -> Path:

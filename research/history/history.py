@@ -61,7 +61,8 @@ def table(rows: list[Row]) -> str:
     for history, by_n in sorted(values_of(rows).items(), key=str):
         start = (history.name, history.method, history.first or "none", f"{history.share:.0%}")
         for n, values in by_n.items():
-            cells = (history.runs, "" if n is None else n, shown(values), shown(uniform[history][n]))
+            runs = f"{history.runs}{', redrawn' if history.redrawn else ''}"
+            cells = (runs, "" if n is None else n, shown(values), shown(uniform[history][n]))
             steepness = shown(dial(by_n)) if n == "all" and 0 in by_n else ""
             lines.append((*start, *map(str, cells), steepness))
     return as_markdown(lines)

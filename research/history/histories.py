@@ -75,11 +75,12 @@ class History(NamedTuple):
 
 
 def histories(name: str) -> Iterator[History]:
-    """Yield the models of a setting, all seeds of the decisive ones before the others."""
+    """Yield the models of a setting, all seeds of the decisive ones before the others: the dial of scdm."""
     setting = SETTINGS[name]
-    for seed in SEEDS:
-        yield from (History(name, method, seed=seed) for method in ("scdm", "mdm", "sidm"))
-        yield from (History(name, *pair, setting.shares[0], 1, seed) for pair in setting.after)
+    for method, seed in product(("scdm", "mdm", "sidm"), SEEDS):
+        yield History(name, method, seed=seed)
+        after = [pair for pair in setting.after if pair[0] == method]
+        yield from (History(name, *pair, setting.shares[0], 1, seed) for pair in after)
     for seed in SEEDS:
         for share, pair in product(setting.shares[1:], setting.after):
             yield History(name, *pair, share, 1, seed)

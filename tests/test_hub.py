@@ -165,7 +165,7 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     assert before.items() <= after.items()
     text = (tmp_path / "given" / CARD).read_text()
     assert text.startswith("---\nlibrary_name: latent-tokens\n")
-    assert "A model of the task `sudoku-4` by the method `scdm`: 2 layers of width 16" in text
+    assert "of the task `sudoku-4` by the method `scdm`: 2 layers of width 16, 2 heads, 6,885 param" in text
     assert '"steps": 3,' in text
     assert before["data_sha256"]["train"] in text
     (row,) = read_results(run / RESULTS)

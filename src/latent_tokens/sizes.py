@@ -40,3 +40,8 @@ SIZES: Registry[Size] = Registry(
         "small": Size(768, 12, 12),
     },
 )
+
+
+def in_millions(count: int) -> str:
+    """Return a number of parameters in words."""
+    return f"{count / 1e6:.1f}M" if count >= 100_000 else f"{count:,}"

@@ -14,6 +14,7 @@ from latent_tokens.evaluation.report import as_markdown, order_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.sizes import in_millions
 from latent_tokens.storage import read_description, write_atomic
 
 CARD = "README.md"
@@ -120,7 +121,7 @@ def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
         layers, width = config.num_hidden_layers, config.hidden_size
         heads = config.num_attention_heads
     count = sum(weight.numel() for weight in net.parameters())
-    return f"{layers} layers of width {width}, {heads} heads, {count / 1e6:.1f} M parameters"
+    return f"{layers} layers of width {width}, {heads} heads, {in_millions(count)} parameters"
 
 
 def metadata(net: Transformer | HuggingFaceDenoiser, entries: Entries, license: str | None) -> str:

@@ -19,6 +19,7 @@ from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
+from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import Language, named
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.data import num_train_of
@@ -145,11 +146,6 @@ def print_plan(run: Run) -> None:
     if run.state.step == config.steps:
         line = f"already finished at step {config.steps}"
     CONSOLE.print(line, highlight=False, soft_wrap=True)
-
-
-def in_millions(count: int) -> str:
-    """Return a number of parameters in words."""
-    return f"{count / 1e6:.1f}M" if count >= 100_000 else f"{count:,}"
 
 
 def train(run: Run, observe: Observer) -> None:

@@ -84,7 +84,8 @@ def clean_attends_to_masked(rule: Rule) -> bool:
 def is_cacheable(rule: Rule, num_slots: int) -> bool:
     """Return whether no slot attends to a later one, and what a clean one attends to stays as it is.
 
-    If so, keys and values of clean slots never change. A rule with blocks is not tested for it.
+    If so, keys and values of clean slots never change. This is tested: with any number of clean
+    slots on 16 slots, and with five numbers on all. A rule with blocks is not tested.
 
     Args:
         rule: the rule, which may depend on the distance of two slots.

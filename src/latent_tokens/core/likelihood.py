@@ -22,7 +22,7 @@ from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_toke
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks
-from latent_tokens.core.policies import LatentPolicy, PolicyInput, choose_latents, nearest
+from latent_tokens.core.policies import LatentPolicy, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Counts, PlannedStep, Streams
 
@@ -85,11 +85,9 @@ def score_tokens(
         is_masked = torch.zeros_like(arranged, dtype=torch.bool)
         is_masked.scatter_(1, arranged, rank >= num_clean[:, None])
         shown = tokens[rows].masked_fill(is_masked, net.mask_id)
-        counts = (num_clean, step.num_masked, step.candidates, step.latents)
         draw = partial(streams.uniform, host.rows, host.num_masked - 1)
-        layout = plan.layout(
-            choose_latents(latent_policy, PolicyInput(arranged, *counts, shown), draw)
-        )
+        before = plan.policy_input(arranged, shown)
+        layout = plan.layout(choose_latents(latent_policy, before, draw))
         logits = candidate_logits(plan, shown, layout)[:, 0]  # (R, V)
         correct = tokens[rows, order[rows, num_clean]]
         log_probabilities[rows, num_clean] = log_probability(logits, correct)
@@ -121,9 +119,17 @@ def scoring_steps(
         clean, masked = num_clean.numpy(), (lengths[rows] - num_clean).numpy()
         num_latents = resolve_count(latents, num_visible - 1, masked, "latents", least=0)
         one = np.ones_like(clean)
-        num_shown = clean + one + num_latents
-        counts = (rows.numpy(), number * one, clean, masked, one, one, num_latents, num_shown)
-        yield PlannedStep(Counts(*counts), device)
+        counts = Counts(
+            rows=rows.numpy(),
+            number=number * one,
+            num_clean=clean,
+            num_masked=masked,
+            count=one,
+            candidates=one,
+            latents=num_latents,
+            num_shown=clean + one + num_latents,
+        )
+        yield PlannedStep(counts, device)
 
 
 def target_logits(

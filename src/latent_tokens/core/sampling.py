@@ -29,7 +29,7 @@ from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
-from latent_tokens.core.policies import PolicyInput, choose_latents
+from latent_tokens.core.policies import choose_latents
 from latent_tokens.core.selection import FixedCount, select
 from latent_tokens.core.state import PlannedStep, Planner, State, start
 
@@ -115,45 +115,47 @@ def decode(
     num_to_decode = state.num_masked
     planner = Planner(method, decoding, state, rows)
     while (plan := planner.next_step()) is not None:
-        host, step = plan.host, plan.on_device
-        tokens = state.tokens[step.rows]
-        order = state.order[step.rows]
+        host, counts = plan.host, plan.on_device
+        tokens = state.tokens[counts.rows]
+        order = state.order[counts.rows]
 
-        # Lines 6-9: arrange [clean | latents | candidates].
-        counts = (step.num_clean, step.num_masked, step.candidates, step.latents)
-        draw = partial(uniform, host.rows, host.num_masked - host.candidates)
-        arranged = PolicyInput(order, *counts, tokens)
-        layout = plan.layout(choose_latents(decoding.latent_policy, arranged, draw))
+        # Lines 6-9: choose the latent tokens, and arrange [clean | latents | candidates].
+        draw_latents = partial(uniform, host.rows, host.num_masked - host.candidates)
+        before = plan.policy_input(order, tokens)
+        layout = plan.layout(choose_latents(decoding.latent_policy, before, draw_latents))
 
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)
 
         # Lines 11-13: choose the most confident candidates, sample their tokens.
-        draw = partial(uniform, host.rows, host.candidates)
-        inputs = (logits, layout, step.candidates, tokens, step.number, draw, in_order)
-        picks = choose(Candidates(*inputs), decoding, plan, num_to_decode)  # (A, T)
-        host, step = plan.host, plan.on_device  # a rule has decided how many
+        step = Candidates(
+            logits, layout, counts.candidates, tokens, counts.number,
+            draw=partial(uniform, host.rows, host.candidates), in_order=in_order,
+        )  # fmt: skip
+        picks = choose(step, decoding, plan, num_to_decode)  # (A, T)
+        host, counts = plan.host, plan.on_device  # a rule has decided how many
         drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
-        entries = step.num_clean[:, None] + picks
+        entries = counts.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
-        is_decoded = torch.arange(picks.shape[1], device=order.device) < step.count[:, None]
+        is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
 
         # Line 14: promote them to clean; then reshuffle what is masked.
         tokens = write_tokens(tokens, positions, drawn, is_decoded)
         if not plan.keeps_order:
-            order = promote(order, step.num_clean, entries, step.count)
+            order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
             noise = uniform(host.rows, host.num_masked - host.count)
-            order = shuffle(order, step.num_clean + step.count, noise)
-        state.update(step.rows, tokens, order, step.count, step.num_shown)
+            order = shuffle(order, counts.num_clean + counts.count, noise)
+        state.update(counts.rows, tokens, order, counts.count, counts.num_shown)
         planner.advance(plan)
 
         if on_step is not None:
             chosen = positions.masked_fill(~is_decoded, -1)
-            look = partial(method.logits, net, arranged.tokens, layout)
+            look = partial(method.logits, net, step.tokens, layout)
             decoded = drawn.masked_fill(~is_decoded, -1)
-            on_step(Step(step.rows, step.number, layout, step.candidates, chosen, decoded, look))
-        if stop is not None and stop(step.rows, tokens):
+            shown = (layout, counts.candidates, chosen, decoded, look)
+            on_step(Step(counts.rows, counts.number, *shown))
+        if stop is not None and stop(counts.rows, tokens):
             return
 
 

@@ -27,6 +27,7 @@ from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_ends, block_of, check_blocks, first_order
+from latent_tokens.core.policies import PolicyInput
 from latent_tokens.core.selection import FixedCount, sizes_of_steps
 
 Array = Tensor | np.ndarray
@@ -224,6 +225,12 @@ class PlannedStep:
         """Whether every row decodes all of its candidates, which keep their order."""
         return bool((self.host.count == self.host.candidates).all())
 
+    def policy_input(self, order: Int[Tensor, "A L"], tokens: Int[Tensor, "A L"]) -> PolicyInput:
+        """Return what a latent policy reads. The tokens are MASK where masked."""
+        step = self.on_device
+        counts = (step.num_clean, step.num_masked, step.candidates, step.latents)
+        return PolicyInput(order, *counts, tokens)
+
     def layout(self, order: Int[Tensor, "A L"]) -> Layout:
         """Return the input of the step: `next_layout`, of slices of the order if the step is even."""
         host, step = self.host, self.on_device
@@ -281,9 +288,17 @@ class Planner:
         if not isinstance(self.decoding.selection, FixedCount):
             limit = self.decoding.tokens_per_step  # the most that a rule may keep
             count = np.minimum(limit, k) if isinstance(limit, int) else k
-        num_shown = num_clean + k + n
-        counts = (self.rows[lines], steps, num_clean, num_masked, count, k, n, num_shown)
-        return PlannedStep(Counts(*counts), self.device)
+        counts = Counts(
+            rows=self.rows[lines],
+            number=steps,
+            num_clean=num_clean,
+            num_masked=num_masked,
+            count=count,
+            candidates=k,
+            latents=n,
+            num_shown=num_clean + k + n,
+        )
+        return PlannedStep(counts, self.device)
 
     def advance(self, step: PlannedStep) -> None:
         """Take a step, of which a rule has decided by now how many tokens each row decodes."""

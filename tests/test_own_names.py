@@ -16,7 +16,7 @@ from latent_tokens.configs import DataConfig
 from latent_tokens.core.method import name_of
 from latent_tokens.data.datasets import make_data
 from latent_tokens.plugins import installed
-from latent_tokens.tasks import configured, named
+from latent_tokens.tasks import configured, task_named
 
 MODULE = """
 from dataclasses import dataclass, replace
@@ -113,7 +113,7 @@ def test_dotted_names_are_those_of_a_run_directory(module):
 
 def test_task_with_other_settings_than_the_models_is_refused(module, tmp_path, capsys):
     config = TrainConfig("mine", "scdm", tmp_path / "four", "pico", steps=1, num_train=8, num_validation=2)
-    out = fit(config, task=named(f"{module}:four"))
+    out = fit(config, task=task_named(f"{module}:four"))
     code, _, line = run(capsys, "sample", out, "--task", f"{module}:Colored")
     fix = "Leave it out, or name an instance with this setting, as module:name."
     assert (code, f"has colors=3, and the model learned colors=4. {fix}" in line) == (2, True)
@@ -202,12 +202,12 @@ def test_entry_points_of_an_installed_package_are_names(module, tmp_path, monkey
     monkeypatch.syspath_prepend(str(tmp_path))
     installed.cache_clear()
     try:
-        assert named("pairs").vocab_size == 4
+        assert task_named("pairs").vocab_size == 4
         assert load_method("near").name == "near"
         row = method_to(load_method("near"))
         monkeypatch.setattr(stored_methods, "LOADED", {})
         assert name_of(method_from(row)) == "near"
         with refused("task=pair: must be one of ", " text, module:Name. Did you mean pairs"):
-            named("pair")
+            task_named("pair")
     finally:
         installed.cache_clear()

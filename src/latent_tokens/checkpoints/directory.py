@@ -35,7 +35,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
-from latent_tokens.tasks import Language, Solvable, Text, described, differing_settings, named
+from latent_tokens.tasks import Language, Solvable, Text, described, differing_settings, task_named
 
 OWN = "own"  # the network of config.json that only its user can build
 OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
@@ -285,7 +285,7 @@ def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
     """
     config = read_description(folder, "config.json", "model")
     if name is not None:
-        task = named(name)
+        task = task_named(name)
         check_learned(name, task, folder)
         if not isinstance(task, Solvable | Text):
             fix = "Inherit from latent_tokens.TaskBase."

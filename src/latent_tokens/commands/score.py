@@ -41,10 +41,10 @@ class Score:
 def run_score(command: Score) -> int:
     """Run `latent-tokens score`. Print the shares with intervals, or the problems."""
     from latent_tokens.evaluation import answers as scoring
-    from latent_tokens.tasks import Answerable, named
+    from latent_tokens.tasks import Answerable, task_named
 
     check_int("num_problems", command.num_problems, 1)
-    task = named(command.task)
+    task = task_named(command.task)
     if not isinstance(task, Answerable):
         raise ValueError(f"task={command.task}: has no verifier of answers as text. Use a puzzle.")
     if command.template == (command.answers is not None):

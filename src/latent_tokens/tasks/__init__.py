@@ -72,7 +72,7 @@ TASKS: Registry[Solvable] = Registry(
 )
 
 
-def named(name: str) -> Language:
+def task_named(name: str) -> Language:
     """Return the task of a name: ours, text, that of an installed package, or module:Name of yours.
 
     Raise ValueError if there is no such task, or it cannot be imported.
@@ -90,7 +90,7 @@ def named(name: str) -> Language:
 def task_or_named(task: Task | str) -> Task:
     """Return a task, or that of a name. Raise ValueError if there is no such task, or it is a class."""
     if isinstance(task, str):
-        return cast(Task, named(task))
+        return cast(Task, task_named(task))
     check_instance(task)
     return task
 
@@ -143,7 +143,7 @@ def configured(name: str, settings: Mapping[str, Json]) -> Solvable:
         >>> configured("sudoku-6-puzzle", {"clues": 10}).clues
         10
     """
-    task = cast(Solvable, named(name))
+    task = cast(Solvable, task_named(name))
     allowed = [other for other in description(task) if other not in ("name", "module")]
     values = {}
     for setting, value in settings.items():
@@ -164,7 +164,7 @@ def described(entries: object, folder: Path | None = None) -> Solvable | Text:
     if name == Text.name:
         return text_described(settings, folder)
     if isinstance(name, str) and name in installed("task"):
-        return cast(Solvable, named(name))
+        return cast(Solvable, task_named(name))
     if "module" in settings:
         module = one_line(str(settings["module"]), LONGEST_LABEL)
         reason = "is code of another module, and opening files imports no code"

@@ -20,7 +20,7 @@ from latent_tokens.core.method import Method, name_of
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.sizes import in_millions
-from latent_tokens.tasks import Language, named
+from latent_tokens.tasks import Language, task_named
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.data import num_train_of
 from latent_tokens.training.network import trainable_parameters
@@ -47,7 +47,7 @@ def is_finished(config: TrainConfig) -> bool:
     started = read_started(config)
     if started is None:
         return False
-    config = replace(config, num_train=num_train_of(config, named(config.task)))
+    config = replace(config, num_train=num_train_of(config, task_named(config.task)))
     resume_config(config, started, processes.join().device, ignored=())
     return saved_step(config.folder) == config.steps
 

@@ -43,7 +43,7 @@ from latent_tokens.storage import (
     read_description,
     write_atomic,
 )
-from latent_tokens.tasks import Examples, Language, Text, description, named
+from latent_tokens.tasks import Examples, Language, Text, description, task_named
 from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
 from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.network import (
@@ -77,7 +77,7 @@ def setup(
     # Check the config, and the run that it resumes.
     method = method_of(config, method)
     first = first_method(config, method)
-    wanted = named(config.task) if task is None else task
+    wanted = task_named(config.task) if task is None else task
     config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
     requested = config.precision
@@ -297,7 +297,7 @@ def check_or_write(
         check_same(folder, started.get("data_sha256"), contents["data_sha256"])
         check_same(folder, started.get("model"), contents["model"])
         check_same(folder, started, {name: contents[name] for name in ("method", "task")})
-        # Without a checkpoint
+        # A run without a checkpoint also starts from the same weights.
         check_same(folder, started.get("start", {}), contents.get("start", {}))
     elif processes.is_main():
         for path in half_written(folder):

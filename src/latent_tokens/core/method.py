@@ -80,50 +80,11 @@ class Method:
     name: str | None = field(default=None, kw_only=True, compare=False)  # in results
 
     def __post_init__(self) -> None:
-        """Check each field, then what it needs of the others."""
-        if self.name is not None:
-            check_label("name", self.name)
-        if self.latents is not None:
-            check_int("latents", self.latents, 0)
-        if self.window is not None and not is_whole(self.window, 1):
-            raise ValueError(f"window={self.window}: must be at least 1. Use None for no limit.")
-        check_choice("targets", self.targets, ("all", "next"))
-        check_choice("weight", self.weight, ("elbo", "flat"))
-        check_choice("readout", self.readout, ("in_place", "shifted", "left"))
-        check_choice("masked_slots", self.masked_slots, ("in_order", "shuffled"))
-        attention = f"attention={function_name(self.attention)}"
-        has_depth = read_depth(self.depth)[0] != "all"
-        shows_all = self.window is None and attends_later(self.attention)
-        if self.readout == "shifted" and not self.is_left_to_right:
-            problem = "a slot receives the token to its left"
-            refuse("readout=shifted", problem, "order=left_to_right")
-        if self.readout == "shifted" and self.targets == "next":
-            refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
-        if self.readout == "left" and (has_depth or not (self.is_left_to_right or shows_all)):
-            fix = "attention=bidirectional without window and depth, or order=left_to_right"
-            refuse("readout=left", "the slot to the left of a target must be in the input", fix)
-        block = block_of(self.attention)
-        if block not in (None, block_of(self.order)) and not self.is_left_to_right:
-            fix = f"order=blockwise({block}), or left_to_right"
-            refuse(attention, "its blocks have an order", fix)
-        if has_depth and not self._attends_to_masked:
-            refuse(f"depth={self.depth}", "a masked token attends to no other one", "depth=all")
-        if has_depth and self.targets == "next":
-            problem = "the target attends to all"
-            refuse(f"depth={self.depth} with targets=next", problem, "targets=all")
-        in_place = self.readout == "in_place" and self.targets == "all"
-        if self.masked_slots == "shuffled" and not (self.is_left_to_right and in_place):
-            needs = "needs order=left_to_right, readout=in_place and targets=all"
-            refuse("masked_slots=shuffled", needs, "masked_slots=in_order")
-        if self.latents and self.latent_control == "none":
-            refuse(f"latents={self.latents}", "this method has no latent tokens", "latents=0")
-        if self.latents and self.latent_control == "fixed" and self.window != self.latents + 1:
-            fix = f"window={self.latents + 1}, attention=semi_causal or depth=uniform:0.5"
-            problem = "every masked token is attended to, so training fixes their number"
-            refuse(f"latents={self.latents} with {attention}", problem, fix)
+        check_method(self)
 
     @cached_property
-    def _attends_to_masked(self) -> bool:
+    def attends_to_masked(self) -> bool:
+        """Whether the prediction of a masked token depends on other masked tokens."""
         if self.readout == "left" and self.is_left_to_right:
             return clean_attends_to_masked(self.attention)
         is_shifted = self.readout == "shifted"
@@ -137,7 +98,7 @@ class Method:
     @cached_property
     def latent_control(self) -> Literal["none", "fixed", "free"]:
         """How n is set: "none" (there is no latent token), "fixed" (in training) or "free" (at inference)."""
-        if not self._attends_to_masked:
+        if not self.attends_to_masked:
             return "none"
         is_drawn = read_depth(self.depth)[0] == "uniform"
         return "fixed" if attends_later(self.attention) and not is_drawn else "free"
@@ -260,6 +221,50 @@ class Method:
             has_none = ~layout.shown | (layout.slots == 0)
             return tokens_at.roll(1, dims=1).masked_fill(has_none, mask_id)
         return tokens_at.masked_fill(~layout.clean, mask_id)
+
+
+def check_method(method: Method) -> None:
+    """Raise ValueError if a field of a method has another value, or does not suit the others."""
+    if method.name is not None:
+        check_label("name", method.name)
+    if method.latents is not None:
+        check_int("latents", method.latents, 0)
+    if method.window is not None and not is_whole(method.window, 1):
+        raise ValueError(f"window={method.window}: must be at least 1. Use None for no limit.")
+    check_choice("targets", method.targets, ("all", "next"))
+    check_choice("weight", method.weight, ("elbo", "flat"))
+    check_choice("readout", method.readout, ("in_place", "shifted", "left"))
+    check_choice("masked_slots", method.masked_slots, ("in_order", "shuffled"))
+    attention = f"attention={function_name(method.attention)}"
+    has_depth = read_depth(method.depth)[0] != "all"
+    shows_all = method.window is None and attends_later(method.attention)
+    if method.readout == "shifted" and not method.is_left_to_right:
+        problem = "a slot receives the token to its left"
+        refuse("readout=shifted", problem, "order=left_to_right")
+    if method.readout == "shifted" and method.targets == "next":
+        refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
+    if method.readout == "left" and (has_depth or not (method.is_left_to_right or shows_all)):
+        fix = "attention=bidirectional without window and depth, or order=left_to_right"
+        refuse("readout=left", "the slot to the left of a target must be in the input", fix)
+    block = block_of(method.attention)
+    if block not in (None, block_of(method.order)) and not method.is_left_to_right:
+        fix = f"order=blockwise({block}), or left_to_right"
+        refuse(attention, "its blocks have an order", fix)
+    if has_depth and not method.attends_to_masked:
+        refuse(f"depth={method.depth}", "a masked token attends to no other one", "depth=all")
+    if has_depth and method.targets == "next":
+        problem = "the target attends to all"
+        refuse(f"depth={method.depth} with targets=next", problem, "targets=all")
+    in_place = method.readout == "in_place" and method.targets == "all"
+    if method.masked_slots == "shuffled" and not (method.is_left_to_right and in_place):
+        needs = "needs order=left_to_right, readout=in_place and targets=all"
+        refuse("masked_slots=shuffled", needs, "masked_slots=in_order")
+    if method.latents and method.latent_control == "none":
+        refuse(f"latents={method.latents}", "this method has no latent tokens", "latents=0")
+    if method.latents and method.latent_control == "fixed" and method.window != method.latents + 1:
+        fix = f"window={method.latents + 1}, attention=semi_causal or depth=uniform:0.5"
+        problem = "every masked token is attended to, so training fixes their number"
+        refuse(f"latents={method.latents} with {attention}", problem, fix)
 
 
 def read_depth(depth: str) -> tuple[str, float]:

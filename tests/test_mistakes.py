@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -75,7 +76,7 @@ COMMANDS = [
     ("evaluate sudoku-6-arm --latents 4", "latents 4", "latents 0"),
     ("evaluate sudoku-6-mdm --latents 4", "latents 4", "latents all"),
     ("evaluate sudoku-6-scdm --latents -3", "latents -3", "from 0"),
-    ("evaluate sudoku-6-scdm --candidates 0", "candidates 0", "from 1"),
+    ("evaluate sudoku-6-scdm --candidates 0", "candidates 0", "from 1, or all"),
     ("evaluate sudoku-6-arm --candidates 8", "candidates 8", "candidates 1"),
     ("evaluate sudoku-6-scdm --latents 4 --candidates all", "candidates all", "candidates 8"),
     ("evaluate sudoku-6-scdm --data {data}", "data", "data set"),
@@ -106,6 +107,15 @@ COMMANDS = [
     ("import {nowhere} {new}", "nowhere", "OWNER/NAME"),
 ]
 
+
+def near_miss(name):
+    """Return a name after making the run `four` in its directory."""
+    run = Path(name).parent / "four"
+    run.mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    return name
+
+
 SCDM, ARM, MDM = (lt.METHODS[name] for name in ("scdm", "arm", "mdm"))
 TOKENS = torch.arange(16).expand(2, -1) % 4
 KNOWN = torch.arange(16)[None] < torch.tensor([[3], [5]])
@@ -114,6 +124,7 @@ LONG = torch.zeros(1, 20, dtype=torch.int64)
 CALLS = [
     (lambda net: lt.TASKS["sudoku-7"], "sudoku-7", "sudoku-6"),
     (lambda net: lt.METHODS["sdcm"], "sdcm", "mean scdm"),
+    (lambda net: lt.METHODS["SCDM"], "SCDM", "mean scdm"),
     (lambda net: lt.SIZES["huge"], "huge", "nano"),
     (lambda net: lt.Decoding(candidates=0), "candidates 0", "from 1"),
     (lambda net: lt.Decoding(1, latents="4"), "latents='4'", "whole number"),
@@ -129,6 +140,7 @@ CALLS = [
     (lambda net: lt.Method(lt.any_order, SCDM.attention, window=0), "window 0", "at least 1"),
     (lambda net: lt.load("sudoku-6-scdn"), "sudoku-6-scdn", "mean sudoku-6-scdm"),
     (lambda net: lt.from_pretrained("nowhere"), "nowhere", "sudoku-6-scdm"),
+    (lambda net: lt.load(near_miss("runs/fuor")), "runs/fuor", "mean runs/four?"),
     (lambda net: lt.load_data("nowhere"), "nowhere", "make_data"),
     (lambda net: lt.results("nowhere"), "nowhere", "runs/*"),
     (lambda net: lt.dataset("sudoku-4", "trian", 8), "split trian", "train"),
@@ -156,6 +168,8 @@ CALLS = [
         "latents='4'",
         "whole number",
     ),
+    (lambda net: lt.load("sudoku-6-scdm").generate(samples=2), "samples", "mean num-samples"),
+    (lambda net: lt.load("sudoku-6-scdm").generate(num_samples="2"), "num_samples='2'", "from 1"),
     (lambda net: lt.train(3, "scdm"), "task 3", "sudoku-4"),
     (lambda net: lt.fit("sudoku-4"), "sudoku-4", "METHOD"),
     (lambda net: lt.fit("sudoku-4", "scdm", step=3), "step", "mean steps"),

@@ -49,7 +49,7 @@ CONFIGS = [  # wrong entries of a config: keys, value, error
     ("model size layers", 1 << 31, "corrupt (layers=2147483648: more than the weights)"),
     ("model size width", 1 << 24, "of another network"),
     ("model size width", 1 << 62, "corrupt"),
-    ("model vocab_size", "4", "vocab_size=4: must be a whole number"),
+    ("model vocab_size", "4", "vocab_size='4': must be a whole number"),
     ("model max_length", 1 << 40, "at most 65,535"),
     ("model positions", ["both"], "must be one of both, rotary, learned"),
     ("method window", 0, "window=0: must be at least 1"),

@@ -140,10 +140,14 @@ def test_stopped_run_is_extended_from_where_it_stopped(tmp_path):
 
 
 def test_line_at_the_start_states_hardware_and_steps(tmp_path, capsys):
-    config = tiny_run(tmp_path / "run", steps=2)
+    config = tiny_run(tmp_path / "run", steps=2, warmup=1)
     num_parameters = sum(weight.numel() for weight in from_pretrained(fit(config)).parameters())
     line = f"1 process on cpu, fp32, {num_parameters:,} parameters, steps 0-2\n"
-    assert capsys.readouterr().err.count(line) == 1
+    err = capsys.readouterr().err
+    assert err.count(line) == 1
+    assert "warmup" not in err
+    fit(replace(config, out=tmp_path / "few", warmup=2))
+    assert "warmup of 2 takes every step. Use --warmup 1" in capsys.readouterr().err
     fit(replace(config, resume="auto"))
     err = capsys.readouterr().err
     assert err.count("already finished at step 2\n") == 1

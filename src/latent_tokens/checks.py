@@ -53,7 +53,7 @@ def check_int(name: str, value: object, least: int, most: int | None = None) -> 
     """Raise ValueError if `value` is not a whole number from `least` to `most`, or to 2^63 - 1."""
     if not is_whole(value, least) or (most is not None and cast(int, value) > most):
         limit = "below 2^63" if most is None else f"at most {most:,}"
-        raise ValueError(f"{name}={value}: must be a whole number from {least}, {limit}")
+        raise ValueError(f"{name}={value!r}: must be a whole number from {least}, {limit}")
 
 
 def check_label(name: str, value: object) -> None:
@@ -103,11 +103,14 @@ def check_settings(kind: type[DataclassInstance], settings: Iterable[str]) -> No
 def did_you_mean(value: object, names: Iterable[str]) -> str:
     """Return ". Did you mean NAME?" with the name closest to a value, or "" if none is close.
 
-    Of close ones, a name of the same letters is first: sdcm is scdm and not sidm.
+    Case does not count, and of paths the last part. Of close ones, a name of the same letters is
+    first: sdcm is scdm and not sidm.
     """
-    close = get_close_matches(str(value), list(names))
-    close.sort(key=lambda name: sorted(name) != sorted(str(value)))
-    return f". Did you mean {close[0]}?" if close else ""
+    last_part = {name.rpartition("/")[2].casefold(): name for name in names}
+    typed = str(value).rpartition("/")[2].casefold()
+    close = get_close_matches(typed, last_part)
+    close.sort(key=lambda part: sorted(part) != sorted(typed))
+    return f". Did you mean {last_part[close[0]]}?" if close else ""
 
 
 class Registry(dict[str, T]):

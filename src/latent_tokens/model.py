@@ -202,7 +202,7 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
     return None
 
 
-FOR_SAMPLING = (*(setting.name for setting in fields(SamplingConfig)), "confidence", "select")
+FOR_SAMPLING = ("num_samples", "confidence", "select", *(f.name for f in fields(SamplingConfig)))
 OF_LIKELIHOOD = ("order", "latents", "latent_policy", "seed", "off_distribution")
 
 

@@ -171,12 +171,14 @@ def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> 
         return BUNDLED / name
     kinds = f"not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
     missing = f"{name!r} not found: {kinds}"
+    runs = [str(config.parent) for config in folder.parent.glob("*/config.json")]
+    hint = did_you_mean(name, [*bundled, *runs])
     if not is_name(name):
-        raise ValueError(f"{missing}{did_you_mean(name, bundled)}")
+        raise ValueError(f"{missing}{hint}")
     try:
         return fetched(name)
     except ValueError as error:
-        raise ValueError(f"{missing}, and not on the Hugging Face Hub ({error})") from None
+        raise ValueError(f"{missing}, and not on the Hugging Face Hub ({error}){hint}") from None
 
 
 FINGERPRINT = 16  # positions

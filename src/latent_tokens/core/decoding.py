@@ -49,8 +49,7 @@ def growing(clean: int) -> int:
 def check_count(name: str, value: object, least: int) -> None:
     """Raise ValueError if a setting is not a `Count`, or None."""
     if value not in (None, "all") and not callable(value) and not is_whole(value, least):
-        allowed = f"must be a whole number from {least}, 'all', a function or None"
-        raise ValueError(f"{name}={value!r}: {allowed}")
+        raise ValueError(f"{name}={value!r}: must be a whole number from {least}, or 'all'")
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,10 @@ def print_plan(run: Run) -> None:
     line = f"{device}, {config.precision}, {size}, steps {run.state.step}-{config.steps}"
     if run.state.step == config.steps:
         line = f"already finished at step {config.steps}"
+    elif config.steps <= config.warmup:
+        few = max(1, config.steps // 10)
+        fix = f"Use --warmup {few}, in Python warmup={few}"
+        line += f"\nthe warmup of {config.warmup} takes every step. {fix}"
     CONSOLE.print(line, highlight=False, soft_wrap=True)
 
 

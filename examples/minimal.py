@@ -10,8 +10,9 @@ make three models, which learn to write 4x4 Sudoku boards:
     SIDM  a masked token attends to no other one    n = 0
     SCDM  a masked token attends to those before    n is free
 
-Equations and algorithms are those of arXiv 2602.03769. Shapes: B boards, L positions, S slots of the input, K
-candidates, V tokens.
+Equations and algorithms are those of arXiv 2602.03769. A name in parentheses, with its file in
+src/latent_tokens/, is the same in the package: for prompts, other orders and several tokens per step.
+Shapes: B boards, L positions, S slots of the input, K candidates, V tokens.
 """
 
 import itertools
@@ -42,7 +43,8 @@ def all_boards():
     return boards[is_valid(boards)]
 
 
-# An attention rule: does query slot q attend to key slot k, if the first c slots are clean?
+# An attention rule: does query slot q attend to key slot k, if the first c slots are clean? (`semi_causal`,
+# core/attention.py. A rule and an order make a method: `METHODS`, core/method.py.)
 
 
 def bidirectional(q, k, c):
@@ -61,13 +63,13 @@ def semi_causal(q, k, c):
 
 
 def attention_mask(rule, num_clean, num_slots):
-    """Return the mask (B, S, S) of inputs whose first num_clean (B,) slots are clean."""
+    """Return the mask (B, S, S), the first num_clean (B,) slots clean (`dense_mask`, core/attention.py)."""
     slots = torch.arange(num_slots)
     return rule(slots[:, None], slots, num_clean[:, None, None]).expand(len(num_clean), -1, -1)
 
 
 class Block(nn.Module):
-    """Attention, then MLP. Each takes a LayerNorm of the residual stream and adds to the stream."""
+    """Attention, then MLP, each of a LayerNorm of the residual stream (`Block`, network/transformer.py)."""
 
     def __init__(self):
         super().__init__()
@@ -106,7 +108,7 @@ class Transformer(nn.Module):
 
 def loss(net, rule, boards, generator):
     """Return the negative ELBO in nats per token (appendix B): the mean NLL of each board's masked tokens."""
-    # Draw a decoding order, and the number of clean tokens: uniform on 0..L-1, evenly spread over the batch.
+    # Draw an order, and numbers of clean tokens, evenly spread on 0..L-1 (`corrupt`, core/objective.py).
     order = torch.rand(boards.shape, generator=generator, dtype=torch.float64).argsort(dim=1)
     shift = torch.rand(1, generator=generator, dtype=torch.float64)
     num_clean = ((torch.arange(len(boards)) / len(boards) + shift) % 1 * L).long()
@@ -116,6 +118,7 @@ def loss(net, rule, boards, generator):
     is_masked = torch.arange(L) >= num_clean[:, None]
     logits = net(tokens.masked_fill(is_masked, MASK), order, attention_mask(rule, num_clean, L))
 
+    # Weight each board's masked tokens by 1 / their number (`weighted_nll`, core/objective.py).
     nll = F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")  # (B, L)
     return ((nll * is_masked).sum(1) / is_masked.sum(1)).mean()
 
@@ -128,13 +131,13 @@ def generate(net, rule, num_boards, n, k, seed=0):
     def uniform(count):
         return torch.from_numpy(np.stack([generator.random(count) for generator in generators]))
 
-    # Algorithm 4, lines 2-3: everything is masked, and the tentative order is random.
+    # Algorithm 4, lines 2-3: all is masked, and the tentative order is random (`start`, core/state.py).
     x = torch.full((num_boards, L), MASK)
     order = uniform(L).argsort(dim=1)
     processed = 0
     for num_clean in range(L):
         # Algorithm 5, lines 6-9: [clean | latents | candidates]. The next k masked tokens are candidates, and
-        # the n after them latent tokens, or as many as are left.
+        # the n after them latent tokens, or as many as are left (`next_layout`, core/layout.py).
         clean = order[:, :num_clean]
         masked = order[:, num_clean:]
         candidates = masked[:, :k]
@@ -142,19 +145,19 @@ def generate(net, rule, num_boards, n, k, seed=0):
         positions = torch.cat([clean, latents, candidates], dim=1)  # (B, S)
         processed += positions.shape[1]
 
-        # Lines 10-12: predict the candidates, and choose the most confident one.
+        # Lines 10-12: predict candidates, choose the most confident (`most_confident`, core/confidence.py).
         mask = attention_mask(rule, torch.full((num_boards,), num_clean), positions.shape[1])
         logits = net(x.gather(1, positions), positions, mask)[:, -candidates.shape[1] :]
         probabilities = logits.double().softmax(-1)  # (B, K, V)
         chosen = probabilities.amax(-1).argmax(1, keepdim=True)  # (B, 1)
 
-        # Line 13: sample its token, by the inverse of the cumulative distribution.
+        # Line 13: sample its token, by the inverse of the CDF (`sample_tokens`, core/sampling.py).
         position = candidates.gather(1, chosen)
         cdf = probabilities.take_along_dim(chosen[:, :, None], dim=1).cumsum(-1)  # (B, 1, V)
         token = torch.searchsorted(cdf / cdf[..., -1:], uniform(1)[:, :, None], right=True)
         x.scatter_(1, position, token[:, :, 0])
 
-        # Line 14: the position is next in the order. The order of what is still masked is drawn again.
+        # Line 14: the position is next, the others are shuffled (`promote` and `shuffle`, core/order.py).
         others = masked[masked != position].view(num_boards, -1)
         others = others.gather(1, uniform(others.shape[1]).argsort(dim=1))
         order = torch.cat([clean, position, others], dim=1)
@@ -196,6 +199,7 @@ def main():
                 x, processed = generate(net, rule, 1_000, n=L if n == "all" else n, k=k)
                 valid = is_valid(x.numpy()).mean()
                 print(f"  {name:4}  n = {n:<3}  k = {k}  {valid:6.1%} valid  {processed:4} tokens per board")
+    print("One SCDM, three costs: n is set when it decodes. In the package: evaluate RUN --latents 0 4 all")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The examples run and learn. Masks, losses and samples of examples/minimal.py equal the package's."""
 
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -124,6 +125,15 @@ def test_minimal_imports_torch_and_numpy_only():
     modules = {line.split()[1].split(".")[0] for line in lines if re.match(r"\s*(import|from) ", line)}
     assert modules == {"itertools", "numpy", "torch"}
     assert sum(map(bool, lines)) <= 160
+
+
+def test_minimal_names_its_counterparts_in_the_package():
+    text = re.sub(r"\n\s*#?\s*", " ", (EXAMPLES / "minimal.py").read_text())
+    pairs = re.findall(r"((?:`\w+`(?: and )?)+), (\w+)/(\w+)\.py", text)
+    assert len(pairs) >= 10
+    for names, package, module in pairs:
+        members = vars(importlib.import_module(f"latent_tokens.{package}.{module}"))
+        assert set(re.findall(r"\w+", names)) - {"and"} <= set(members)
 
 
 def test_minimal_boards_are_all_valid_ones(minimal, boards):

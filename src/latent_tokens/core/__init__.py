@@ -1,1 +1,1 @@
-"""The paper's models as pure functions of tensors: layouts, methods, objective, sampling and likelihood."""
+"""The paper's models as pure functions of tensors. examples/minimal.py has the same in one file."""

@@ -1,4 +1,4 @@
-"""The training loss: one function for every method."""
+"""The training loss: one function for every method. `loss` of examples/minimal.py is its short form."""
 
 from __future__ import annotations
 

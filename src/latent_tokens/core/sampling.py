@@ -1,7 +1,7 @@
 """Sampling: one loop for every method, order, number of candidates and of latent tokens (Algorithms 1 to 5).
 
 This is the reference implementation. The input of the network is exactly the slots of the step, and
-the loop reads like the algorithm.
+the loop reads like the algorithm. `generate` of examples/minimal.py is its short form.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Small training runs, how they are interrupted, and what is compared of them."""
 
+import hashlib
 import json
 
 from latent_tokens import TrainConfig
@@ -44,6 +45,13 @@ def timeless(run):
     return [{name: value for name, value in row.items() if name not in times} for row in rows(run)]
 
 
+def comparable(run):
+    """Return {name: content} of the files of a run, metrics without times, and only the latest checkpoint."""
+    states = sorted(run.glob("state-*"), reverse=True)
+    files = {path.name: path.read_bytes() for path in run.iterdir() if path not in states[1:]}
+    return {**files, "metrics.jsonl": timeless(run), "checkpoints": len(states)}
+
+
 def description(run):
     """Return the entries of config.json."""
     return json.loads((run / "config.json").read_text())
@@ -52,6 +60,16 @@ def description(run):
 def checkpoints(run):
     """Return the names of the checkpoints, which have the hashes of their bytes."""
     return [path.name for path in saved_states(run)]
+
+
+def complete_step(folder):
+    """Return the step of the latest checkpoint whose bytes hash to its name."""
+    steps = [0]
+    for path in folder.glob("state-*"):
+        _, step, name = path.stem.split("-")
+        if hashlib.sha256(path.read_bytes()).hexdigest().startswith(name):
+            steps.append(int(step))
+    return max(steps)
 
 
 def flip(path, place):

@@ -24,6 +24,9 @@ NPM := $(shell command -v npm)
 NO_NPM = npm is missing: web/ was not checked
 PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
+# Else each process compiles the package and its tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo release-models test test-all check check-page page drill fuzz docs space
 
 setup: $(READY)

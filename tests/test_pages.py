@@ -104,10 +104,11 @@ def test_page_on_tasks_shows_the_first_puzzle():
         assert f"{heading} {'   '.join(rows)}" in page("tasks.md")
 
 
-PYTHON = ("concepts.md", "own-method.md", "own-network.md", "own-task.md", "adapting.md", "watching.md")
+PYTHON = ("concepts.md", "own-network.md", "watching.md")
+LONGER = ("own-method.md", "own-task.md", "adapting.md")
 
 
-@pytest.mark.parametrize("name", PYTHON)
+@pytest.mark.parametrize("name", [*PYTHON, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)])
 def test_python_of_a_page_runs(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks((ROOT / "docs" / name).read_text(), "python"))

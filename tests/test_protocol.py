@@ -32,7 +32,7 @@ def net(tmp_path_factory):
 @pytest.fixture
 def data(tmp_path):
     """Return a data set of padded boards with two test problems."""
-    counts = {"num_train": 4, "num_test": 2}
+    counts = {"num_train": 4, "num_validation": 2, "num_test": 2}
     return make_data(DataConfig("sudoku-4", tmp_path / "data", padding="paper", **counts))
 
 

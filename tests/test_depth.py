@@ -73,14 +73,6 @@ def test_a_share_of_the_rows_is_drawn_each_as_often(share, batch):
     assert (draws.double().mean(0) - share).abs().max() < 0.04
 
 
-def test_depth_of_all_draws_no_more_than_order_and_clean_counts():
-    source, by_hand = generator(), generator()
-    METHODS["scdm"].draw(torch.zeros(8, LENGTH, dtype=torch.bool), torch.full((8,), LENGTH), source)
-    for size in ((8, LENGTH), (1,)):
-        torch.rand(size, generator=by_hand, dtype=torch.float64)
-    assert torch.equal(source.get_state(), by_hand.get_state())
-
-
 @pytest.mark.parametrize("name", ["mdm-depth", "scdm-depth"])
 def test_depth_changes_neither_order_nor_clean_counts(name):
     plain = drawn(METHODS[name.removesuffix("-depth")])

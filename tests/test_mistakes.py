@@ -1,8 +1,7 @@
 """Mistakes that users make: each is answered in one line with the value that was typed, and a fix.
 
 A row is (call, value, fix), both short pieces of the answer. Dashes of options, quotes and equal signs do not
-count, so that "latents 4" is in "--latents 4", "latents=4" and "latents='4'". A fourth entry says why
-today's answer is not good enough: mend the answer, then remove the entry.
+count, so that "latents 4" is in "--latents 4", "latents=4" and "latents='4'".
 """
 
 import os
@@ -19,9 +18,6 @@ from latent_tokens.cli import main
 
 BOARD = "1.....3............2................"
 FEW = "--size pico --steps 2 --batch-size 4 --num-train 8 --num-validation 8 --precision fp32"
-NO_FIX = "names no fix"
-GUESS = "suggests what nobody can have meant"
-ACCEPTED = "is accepted"
 
 # The parser refuses names of commands, options and choices, and values of another type. It prints a box.
 PARSED = [
@@ -179,14 +175,6 @@ CALLS = [
 ]
 
 
-def rows(table):
-    """Return the rows as parameters. One with a reason must fail, until its answer is mended."""
-    return [
-        pytest.param(*row[:3], marks=[pytest.mark.xfail(strict=True, reason=row[3])] if row[3:] else [])
-        for row in table
-    ]
-
-
 def plain(text):
     """Return a text without dashes of options, quotes and equal signs."""
     return text.replace("--", "").replace("=", " ").replace("_", "-").replace("'", "").replace('"', "")
@@ -226,14 +214,14 @@ def places(tmp_path_factory):
     return folders
 
 
-@pytest.mark.parametrize(("command", "value", "fix"), rows(PARSED))
+@pytest.mark.parametrize(("command", "value", "fix"), PARSED)
 def test_mistake_that_the_parser_finds_is_named_in_its_box(capsys, command, value, fix):
     assert main(shlex.split(command)) == 2
     answer = capsys.readouterr().err
     check(" ".join(re.sub(r"[\u2500-\u257f]", " ", answer).split()), value, fix)
 
 
-@pytest.mark.parametrize(("command", "value", "fix"), rows(COMMANDS))
+@pytest.mark.parametrize(("command", "value", "fix"), COMMANDS)
 def test_mistake_on_the_command_line_is_one_line(places, tmp_path, monkeypatch, capsys, command, value, fix):
     monkeypatch.chdir(tmp_path)
     for name, folder in places.items():
@@ -245,7 +233,7 @@ def test_mistake_on_the_command_line_is_one_line(places, tmp_path, monkeypatch, 
     check(line, value, fix)
 
 
-@pytest.mark.parametrize(("call", "value", "fix"), rows(CALLS))
+@pytest.mark.parametrize(("call", "value", "fix"), CALLS)
 def test_mistake_in_python_is_a_value_error_of_one_line(tmp_path, monkeypatch, call, value, fix):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)

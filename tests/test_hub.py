@@ -1,15 +1,19 @@
-"""A model is equal after upload and download. Bundled names need no hub. Without a hub: one line, quickly."""
+"""A model is equal after upload and download, its card is complete, and the bundled ones are up to date."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+from helpers.documentation import ROOT
 from helpers.hub import serving
 from helpers.refusals import refused
 from helpers.runs import tiny_run
@@ -23,12 +27,12 @@ from latent_tokens import (
     from_pretrained,
     make_data,
 )
-from latent_tokens.checkpoints.files import BUNDLED, find
+from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find
 from latent_tokens.cli import main
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.sharing.card import CARD, card
 from latent_tokens.sharing.hub import MODULE, RESULTS, save_pretrained
-from latent_tokens.storage import append_line, read_description
+from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS, described
 
 
@@ -242,3 +246,85 @@ def test_changed_weights_are_refused(run, tmp_path):
     (tmp_path / "other" / "model.safetensors").write_bytes(weights)
     with refused("its logits differ by"):
         from_pretrained(tmp_path / "other")
+
+
+# The script that releases the bundled models, and their cards, which are up to date.
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    """scripts/release_models.py, which writes to an empty package and measures 4 samples per row."""
+    path = ROOT / "scripts" / "release_models.py"
+    about = spec_from_file_location("release_models", path)
+    release = module_from_spec(about)
+    about.loader.exec_module(release)
+    monkeypatch.setattr(release, "BUNDLED", tmp_path)
+    monkeypatch.setattr(release, "RESULTS", tmp_path / "results.jsonl")
+    few = partial(lambda few, **config: EvalConfig(**{**config, "num_samples": few}), 4)
+    monkeypatch.setattr(release, "EvalConfig", few)
+    return release
+
+
+def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, release):
+    """Its earlier rows are replaced, and those of other models stay. A directory with a card is copied."""
+    old = [{"task": "sudoku-4", "method": method} for method in ("mdm", "sidm")]
+    for row in old:
+        append_line(tmp_path / "results.jsonl", row)
+    run = fit(tiny_run(tmp_path / "runs" / "sudoku-4-mdm", method="mdm"))
+    rows = release.bundle(run, tmp_path / "beside" / "sudoku-4-mdm")
+    assert [(row["order"], row["precision"]) for row in rows] == [("top_prob", "fp32"), ("uniform", "fp32")]
+    release.put(tmp_path / "beside" / "sudoku-4-mdm", rows)
+    assert read_lines(tmp_path / "results.jsonl") == [old[1], *rows]
+    written = (tmp_path / "sudoku-4-mdm" / "README.md").read_text()
+    assert written == card(tmp_path / "sudoku-4-mdm", rows, license="apache-2.0")
+    assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
+
+
+def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, release, monkeypatch, capsys):
+    """A directory with a card is copied with its rows. Bundled models replace newly trained ones here."""
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    stored = read_lines(BUNDLED / "results.jsonl")
+    changed = [
+        {**row, "valid": 12.34, "ci95": [10.0, 15.06], "relative_cost": 0.127}
+        if (row["method"], row["candidates"], row["latents"], row["order"]) == ("scdm", 4, 4, "top_prob")
+        else row
+        for row in stored
+    ]
+    made = tmp_path / "made"
+    shutil.copytree(BUNDLED / "sudoku-6-scdm", made / "sudoku-6-scdm")
+    for row in changed:
+        append_line(made / "results.jsonl", row)
+    readme = (ROOT / "README.md").read_text()
+    (tmp_path / "README.md").write_text(readme)
+    for row in stored:
+        append_line(tmp_path / "results.jsonl", row)
+    (tmp_path / "docs").mkdir()
+    release.main([made / "sudoku-6-scdm"])
+    own = [row for row in changed if (row["task"], row["method"]) == ("sudoku-6", "scdm")]
+    assert read_lines(tmp_path / "results.jsonl")[-len(own) :] == own
+    before, after = (text.splitlines() for text in (readme, (tmp_path / "README.md").read_text()))
+    different = [line for line, old in zip(after, before, strict=True) if line != old]
+    assert different == ["| `scdm` | 4 | top-prob | 12.3% | 10.0-15.1 | 0.13x |"]
+    paths = [tmp_path / name for name in ("README.md", "docs/latents.png", "docs/latents.svg")]
+    assert capsys.readouterr().out.split() == list(map(str, paths))
+    assert all(path.is_file() for path in paths)
+    with refused("is not a directory"):
+        release.main([tmp_path / "nowhere"])
+
+
+def test_the_readme_has_the_numbers_of_the_bundled_rows(release):
+    readme = (ROOT / "README.md").read_text()
+    stored = read_lines(BUNDLED / "results.jsonl")
+    assert len(release.README_ROW.findall(readme)) == 7
+    assert release.with_results(readme, stored) == readme
+    with refused("scdm, 0, top-prob"):
+        release.with_results(readme, stored[:0])
+
+
+@pytest.mark.parametrize("name", bundled_names())
+def test_bundled_model_has_its_card(name):
+    about = read_description(BUNDLED / name, "config.json", "model")
+    rows = read_lines(BUNDLED / "results.jsonl")
+    own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
+    assert own
+    assert (BUNDLED / name / "README.md").read_text() == card(BUNDLED / name, own, license="apache-2.0")

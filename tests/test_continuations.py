@@ -11,7 +11,7 @@ from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.evaluation.likelihood import Continuation, LikelihoodSettings, batches, score_continuations
 from latent_tokens.sizes import Size
 
-LENGTH = 7
+LENGTH = 10
 WAYS = [  # method, latents, suffix
     *(("mdm", None, None), ("mdm", "all", 3), ("scdm", 2, None), ("scdm", "all", 2)),
     *(("esolm", 0, None), ("esolm", 2, None)),
@@ -29,7 +29,7 @@ def net():
 
 
 def scores(net, name, continuations, batch_size=8, **settings):
-    limits = {"max_length": LENGTH, "device": torch.device("cpu"), "batch_size": batch_size}
+    limits = {"device": torch.device("cpu"), "batch_size": batch_size}
     return score_continuations(net, METHODS[name], continuations, LikelihoodSettings(**settings), **limits)
 
 

@@ -214,16 +214,29 @@ def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
     (score,) = answers_of(lm, "loglikelihood_rolling", (text,))
     windows = lm.windows(text)
     assert b"".join(bytes(tokens) for _, tokens in windows).decode() == text
-    assert [len(tokens) for _, tokens in windows] == [14, 14, 14, 4]
-    inputs = [lm.model.fitted(context, len(tokens)) for context, tokens in windows]
-    assert [len(given) for given in inputs] == [1, 2, 2, 12]
+    assert [len(tokens) for _, tokens in windows] == [13, 13, 13, 7]  # and one masked position for n = 1
+    inputs = [lm.model.fitted(context, len(tokens), suffix=1) for context, tokens in windows]
+    assert [len(given) for given in inputs] == [1, 2, 2, 8]
     assert all(given[0] == 256 for given in inputs)
     pairs = [(bytes(context).decode("latin1"), bytes(tokens).decode()) for context, tokens in windows[1:]]
-    parts = answers_of(lm, "loglikelihood", ("", text[:14]), *pairs)
+    parts = answers_of(lm, "loglikelihood", ("", text[:13]), *pairs)
     assert score == pytest.approx(sum(part for part, _ in parts), abs=1e-4)
     row = lm.get_model_info()["likelihood"]["loglikelihood_rolling"]
     assert row["bits_per_byte"] == pytest.approx(-score / math.log(2) / len(text))
     assert row["bits_per_byte_half_interval"] is None
+
+
+def test_a_full_window_keeps_the_latent_tokens_of_its_last_token(lm_class, text_net):
+    lm = lm_class(text_net, Text(LENGTH), order="left_to_right", latents=4)
+    ((score, _),) = answers_of(lm, "loglikelihood", ("a context of more than 16", "x"))
+    given = [256, *b"re than 16"]
+    tokens = torch.tensor([[*given, ord("x"), 0, 0, 0, 0]])
+    counts = torch.tensor([len(given)]), torch.tensor([len(given) + 5])
+    order = torch.arange(len(given) + 5)[None]
+    expected = log_likelihood(text_net, text_net.method, tokens, order, *counts, 4)[0, len(given)]
+    assert score == pytest.approx(expected.item(), abs=1e-5)
+    with refused("suffix of 15", "suffix=0"):
+        answers_of(lm_class(text_net, Text(LENGTH), latents=15), "loglikelihood", ("a", "x"))
 
 
 @pytest.mark.parametrize("order", ["uniform", "left_to_right"])

@@ -352,7 +352,6 @@ def score_continuations(
     continuations: Sequence[Continuation],
     settings: LikelihoodSettings,
     *,
-    max_length: int,
     device: torch.device,
     batch_size: int = 8,
     report: Callable[[int], None] = lambda done: None,
@@ -365,9 +364,8 @@ def score_continuations(
     Args:
         net: the network, in eval mode.
         method: how it was trained.
-        continuations: each of at most `max_length` tokens with its context.
+        continuations: each fits into the network, with its context and `suffix_of` masked tokens.
         settings: orders and latent tokens.
-        max_length: the number of positions of the network.
         device: that of the network.
         batch_size: the most continuations computed together.
         report: receives the number of continuations of each batch.
@@ -381,7 +379,7 @@ def score_continuations(
         # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any
         # order.
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
-        lengths = (ends + suffix_of(method, settings)).clamp(max=max_length)
+        lengths = ends + suffix_of(method, settings)
         tokens = nn.functional.pad(tokens, (0, int(lengths.max()) - tokens.shape[1]))  # (B, L)
         positions = torch.arange(tokens.shape[1], device=device)
         known = positions < num_known[:, None]

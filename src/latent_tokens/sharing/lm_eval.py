@@ -386,7 +386,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         pairs = get_rolling_token_windows(
             token_list=self.tok_encode(text),
             prefix_token=self.prefix_token_id,
-            max_seq_len=self.model.rolling_length,
+            max_seq_len=self.model.rolling_length(suffix_of(self.model.method, self.settings)),
             context_len=1,
         )
         return [make_disjoint_window(pair) for pair in pairs]

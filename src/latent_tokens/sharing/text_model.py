@@ -30,6 +30,7 @@ from latent_tokens.evaluation.likelihood import (
     ContinuationScore,
     LikelihoodSettings,
     score_continuations,
+    suffix_of,
 )
 from latent_tokens.network.check import eval_mode
 from latent_tokens.network.hf import HuggingFaceDenoiser
@@ -118,21 +119,29 @@ class TextModel:
         """Whether every input begins with the token in front of a text, as in training."""
         return self.codec.tokenizer is None
 
-    @property
-    def rolling_length(self) -> int:
-        """The number of tokens that a window of a long text predicts, after one token of context."""
-        return self.max_length if self.feeds_first else self.max_length - 1 - self.starts_inputs
+    def rolling_length(self, suffix: int) -> int:
+        """Return how many tokens a window of a long text predicts, after one token of context.
 
-    def fitted(self, context: Sequence[int], num_new: int) -> list[int]:
-        """Return the last tokens of a context, so that it and the new tokens fit into the network.
+        A suffix of masked positions follows each window.
+        """
+        length = self.max_length - suffix
+        return max(1, length if self.feeds_first else length - 1 - self.starts_inputs)
+
+    def fitted(self, context: Sequence[int], num_new: int, suffix: int = 0) -> list[int]:
+        """Return the last tokens of a context: it, the new tokens and a suffix fit into the network.
 
         It keeps its first token if every input begins so. Raises ValueError if there is no room for
         it.
         """
-        room = self.max_length + self.feeds_first - num_new
+        room = self.max_length + self.feeds_first - num_new - suffix
         if room < 1 + self.starts_inputs:
+            after = f"{num_new:,} tokens"
+            fix = "Use shorter texts"
+            if suffix:
+                after += f" and a suffix of {suffix:,} masked positions"
+                fix += ", or suffix=0"
             problem = f"the model has {self.max_length:,} positions"
-            raise ValueError(f"{num_new:,} tokens after the context: {problem}. Use shorter texts.")
+            raise ValueError(f"{after} after the context: {problem}. {fix}.")
         if not self.starts_inputs:
             return list(context[-room:])
         start = self.codec.start
@@ -169,7 +178,8 @@ def score_pairs(
 
     Pair i has the orders of (seed, i). A context that is too long loses its first tokens.
     """
-    contexts = [model.fitted(context, len(tokens)) for context, tokens in pairs]
+    suffix = suffix_of(model.method, settings)
+    contexts = [model.fitted(context, len(tokens), suffix) for context, tokens in pairs]
     scores: dict[int, ContinuationScore] = {}
     for net, indices in model.by_first(contexts):
         continuations = [
@@ -181,7 +191,6 @@ def score_pairs(
             model.method,
             continuations,
             settings,
-            max_length=model.max_length,
             device=model.device,
             batch_size=batch_size,
             report=report,

@@ -77,12 +77,37 @@ def test_a_wrong_answer_is_not_a_format_error(name, wrong, unreadable):
     task = TASK_OF[name]
     problems = list_of_problems(task, 4)
     if name == "own":
-        wrong = "blue blue red red"
+        wrong = "red red blue red"
         problems = problems.take(problems.lengths == 4)
     score = score_answers(task, problems, {0: wrong, 1: unreadable, 2: ""})
     assert score.shares[task.metric] == 0
     assert list(score.format_errors) == [1]
     assert score.unanswered == len(problems) - 2
+
+
+@pytest.mark.parametrize("name", [*ANSWERED[1:], "own"])
+def test_an_answer_to_another_problem_is_a_format_error(name):
+    task = TASK_OF[name]
+    problems = list_of_problems(task, 8)
+    of_another = problems.tokens[1, : problems.lengths[0]].tolist()
+    answers = [of_another, task.decode(of_another)] if name == "own" else [of_another]
+    for answer in answers:
+        score = score_answers(task, problems.take([0]), {0: answer})
+        assert score.shares[task.metric] == 0
+        assert list(score.format_errors) == [0]
+
+
+@pytest.mark.parametrize("name", ["zebra-3", "zebra-compact-3"])
+def test_values_are_placed_by_their_letters(name):
+    task = TASKS[name]
+    problems = list_of_problems(task, 1)
+    values = written(task, problems.tokens[0]).split()
+    by_house = " / ".join(" ".join(values[house::3]) for house in range(3))
+    last_attribute_first = " ".join([*values[6:], *values[3:6], *values[:3]])
+    for answer in (by_house, last_attribute_first.lower()):
+        assert score_answers(task, problems, {0: answer}).shares["exact"] == 1
+    for answer in (" ".join(["B1", *values[1:]]), " ".join(["1", *values[1:]])):
+        assert list(score_answers(task, problems, {0: answer}).format_errors) == [0]
 
 
 def test_a_table_that_lacks_a_value_is_wrong_in_the_compact_encoding():

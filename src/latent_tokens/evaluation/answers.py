@@ -127,9 +127,20 @@ def with_answer(task: Answerable, problem: Examples, answer: Answer) -> Examples
     """Return a problem of one example with its answer, a text or tokens.
 
     Raises:
-        ValueError: It does not have the form of an answer. Tokens must be all of the
-            sequence, or those that are not given.
+        ValueError: It does not have the form of an answer, or answers another problem. Tokens must
+            be all of the sequence, or those that are not given.
     """
+    filled = filled_in(task, problem, answer)
+    differs = problem.known & (filled.tokens != problem.tokens)
+    if differs.any():
+        position = int(differs[0].argmax())
+        given, other = (int(each.tokens[0, position]) for each in (problem, filled))
+        raise ValueError(f"position {position}: is token {other}, and the problem gives {given}")
+    return filled
+
+
+def filled_in(task: Answerable, problem: Examples, answer: Answer) -> Examples:
+    """Return a problem of one example with the text or the tokens of its answer. Raise as `with_answer`."""
     if isinstance(answer, str):
         return task.answered(problem, answer)
     inside = np.arange(task.length) < problem.lengths[0]

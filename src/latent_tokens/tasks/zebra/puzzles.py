@@ -263,9 +263,19 @@ class Zebra:
         return " ".join(WORDS[token] for token in tokens[1 : tokens.index(SEP)])
 
     def answered(self, problem: Examples, text: str) -> Examples:
-        """Return a puzzle with a table as its answer. Raise ValueError for another text."""
+        """Return a puzzle with a table as its answer. Raise ValueError for another text.
+
+        Values with letters, like A2, may come in any order of the attributes: B1 A2 is house by
+        house. Without letters they are attribute by attribute.
+        """
         _, houses, attributes = read_prompt(problem.tokens[0])
-        values = [int(digit) - 1 for digit in re.findall(r"[0-9]", text)]
+        names = re.findall(r"([A-Za-z]?)([0-9])", text)
+        if any(name for name, _ in names):
+            names.sort(key=lambda pair: pair[0].upper())
+            expected = [letter(attribute) for attribute in range(attributes) for _ in range(houses)]
+            if [name.upper() for name, _ in names] != expected:
+                raise ValueError(f"must have {houses} values of each of A to {expected[-1]}")
+        values = [int(digit) - 1 for _, digit in names]
         if len(values) != houses * attributes or not all(0 <= value < houses for value in values):
             raise ValueError(f"must be {attributes} x {houses} values of 1 to {houses}")
         tokens = problem.tokens.copy()

@@ -166,6 +166,17 @@ def test_generate_refuses_a_mistake_in_one_line(small, message):
         small.generate(**MISTAKES[message])
 
 
+def test_ids_of_a_task_of_varying_lengths_are_refused(tmp_path):
+    """All positions of ids would be decoded, also those after the end of an example."""
+    task = TASKS["countdown-3"]
+    problems = task.generate(3, seed=0)
+    assert len(set(problems.lengths.tolist())) > 1
+    model = train("countdown-3", "scdm", out=tmp_path / "run", **BUDGET)
+    assert model.generate(problems, latents=0).tokens.shape == (3, task.length)
+    with refused("different lengths", "Examples"):
+        model.generate(problems.tokens, problems.known)
+
+
 def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     results = small.evaluate(latents=(0, "all"), num_samples=8, out=tmp_path / "kept")
     assert latent_tokens.results(tmp_path / "kept").latents.tolist() == [0, 16]

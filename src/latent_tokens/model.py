@@ -47,6 +47,8 @@ from latent_tokens.sharing.hub import push_to_hub, save_pretrained
 from latent_tokens.tasks import (
     Examples,
     Language,
+    Sudoku,
+    SudokuPuzzle,
     Task,
     Text,
     Tokens,
@@ -176,11 +178,24 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     if not is_of_task or given.dtype != torch.bool:
         shapes = f"tokens {tuple(tokens.shape)}, known {tuple(given.shape)} of {given.dtype}"
         raise ValueError(f"{shapes}: must be (N, {task.length}), known of bool")
+    if lengths_vary(task):
+        problem = f"the sequences of {task.name} have different lengths, which ids do not tell"
+        raise ValueError(f"prompt of token ids: {problem}. Pass text, or Examples.")
     if known is None and given.all():
         fix = f"Pass known, true at given positions, or token {mask_id}, MASK, at the others."
         raise ValueError(f"known=None: every token is given. {fix}")
     ids = tokens.masked_fill(~given.to(tokens.device), 0).cpu().numpy()
     return Examples.of(cast(Tokens, ids), given.cpu().numpy())
+
+
+PROBED = 16  # examples, whose lengths tell whether those of a task vary
+
+
+def lengths_vary(task: Language) -> bool:
+    """Return whether the sequences of a task have different lengths. Those of Sudoku and text have one."""
+    if isinstance(task, Sudoku | SudokuPuzzle | Text) or not isinstance(task, Task):
+        return False
+    return bool((task.generate(PROBED, seed=0).lengths < task.length).any())
 
 
 def tensor_of(values: Prompt) -> torch.Tensor:

@@ -8,9 +8,12 @@ import pytest
 from helpers.documentation import ROOT
 from latent_tokens import TASKS, EvalConfig, evaluate, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
+from latent_tokens.cli import main
+from latent_tokens.commands.evaluate import tracked
 from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read_results, row_hash
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.run import measured, run
+from latent_tokens.sharing.card import figures
 
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
 
@@ -45,6 +48,27 @@ def test_new_rows_name_the_training_run_of_their_model():
     net.folder = None
     (without,) = evaluate(net, TASKS["sudoku-6"], config)
     assert row.keys() - without.keys() == trained.keys()
+
+
+VARIANTS = [
+    ({}, ""),
+    ({"threshold": 0.5, "tokens_per_step": 4}, "threshold 0.5, at most 4"),
+    ({"threshold": 0.9}, "threshold 0.9"),
+    ({"temperature": 0.0, "top_p": 0.9}, "temperature 0, top-p 0.9"),
+    ({"latent_policy": "random", "refresh": False}, "random latents, not reshuffled"),
+]
+
+
+def test_rows_of_other_decodings_differ_in_card_table_and_tracker(tmp_path, row, capsys):
+    varied = [{**row, "order": "top_prob", "relative_cost": 1.0, **values} for values, _ in VARIANTS]
+    orders = [f"top-prob, {words}".removesuffix(", ") for _, words in VARIANTS]
+    assert [line.split(" | ")[1] for line in figures(varied).splitlines()[2:7]] == orders
+    for each in varied:
+        append_result(tmp_path / "rows.jsonl", each)
+    assert main(["results", str(tmp_path / "rows.jsonl")]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert all(words in line for line, (_, words) in zip(lines, VARIANTS, strict=True))
+    assert len({frozenset(tracked(each)) for each in varied}) == len(VARIANTS)
 
 
 def test_an_edited_value_is_refused(tmp_path, row):

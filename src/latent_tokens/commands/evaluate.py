@@ -117,7 +117,8 @@ def evaluate_run(
 
 
 def tracked(row: Row) -> dict[str, float]:
-    """Return the values of a row to log, each named after the row's order, k and n."""
+    """Return the values of a row to log, each named after how the row was decoded."""
+    from latent_tokens.evaluation.report import variant_in_words
     from latent_tokens.evaluation.rows import metric_of
 
     values = {row["metric"]: metric_of(row), "relative_cost": row["relative_cost"]}
@@ -126,4 +127,7 @@ def tracked(row: Row) -> dict[str, float]:
     setting = f"{row['order']}-k{row['candidates']}-n{row['latents']}"
     if row.get("off_distribution"):
         setting += "-off-distribution"
+    variant = variant_in_words(row)
+    if variant:
+        setting += f"-{variant.replace(', ', '-').replace(' ', '-')}"
     return {f"evaluate/{setting}/{name}": value for name, value in values.items()}

@@ -83,10 +83,23 @@ def table(rows: Sequence[Row], title: str) -> Table:
     return sheet
 
 
-def selection_in_words(row: Row) -> str:
+def variant_in_words(row: Mapping[str, Any]) -> str:
+    """Return what a row's decoding sets besides order, k and n, empty if it is the usual one."""
+    words = [selection_in_words(row)]
+    for name, label in (("temperature", "temperature"), ("top_p", "top-p")):
+        if row.get(name, 1) != 1:
+            words.append(f"{label} {row[name]:g}")
+    if row.get("latent_policy", "nearest") != "nearest":
+        words.append(f"{row['latent_policy']} latents")
+    if not row.get("refresh", True):
+        words.append("not reshuffled")
+    return ", ".join(filter(None, words))
+
+
+def selection_in_words(row: Mapping[str, Any]) -> str:
     """Return how many tokens a step decodes, empty for one."""
     names = {"threshold": "threshold", "entropy_bound": "entropy bound", "factor": "factor"}
-    words = [f"{word} {row[name]:g}" for name, word in names.items() if name in row]  # type: ignore[literal-required]
+    words = [f"{word} {row[name]:g}" for name, word in names.items() if name in row]
     if "select" in row:
         words.append(row["select"])
     if "tokens_per_step" in row:

@@ -24,11 +24,12 @@ from latent_tokens.data.corpus import (
     pieces,
     split_of,
 )
+from latent_tokens.evaluation.likelihood import num_bytes
 from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import text_described
-from latent_tokens.tasks.text.tokenizer import END, Bytes, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import END, FILE, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = (
     "the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and",
@@ -228,6 +229,17 @@ def test_text_model_is_evaluated(run, data, capsys):
         assert 0 < row["entropy"] < np.log(32)
         assert row["judge"].startswith("trigrams of ")
         assert row["judged_tokens"] == 3 * 31
+
+
+@pytest.mark.parametrize("name", ["bytes", "bpe:300"])
+def test_bytes_of_a_text_do_not_depend_on_where_a_character_is_cut(name, tmp_path):
+    text = "日本語のテキスト, Größe, plain " * 9
+    if name != "bytes":
+        (tmp_path / FILE).write_bytes(learn_bpe(iter([article(1)]), 300).to_json())
+        name = str(tmp_path)
+    for length in (16, 17, 256):
+        task = Text(length, name)
+        assert num_bytes(task, task.sequences(text)) == len(text.encode())
 
 
 def test_likelihood_of_a_text_file(run, tmp_path, capsys):

@@ -229,21 +229,22 @@ def likelihoods(
                 off_distribution=config.off_distribution,
                 latent_policy=policy,
             )
-        row |= likelihood_of(nats, examples, num_bytes(task, examples))
+        row |= likelihood_of(nats, num_tokens(task, examples), num_bytes(task, examples))
         rows.append(row)
         on_row(row)
     return rows
 
 
-def likelihood_of(nats: NDArray[np.float64], examples: Examples, num_bytes: int) -> dict[str, Any]:
-    """Return the likelihood of N sequences along K orders, from their nats (K, N).
+def likelihood_of(
+    nats: NDArray[np.float64], tokens: NDArray[np.int64], num_bytes: int
+) -> dict[str, Any]:
+    """Return the likelihood of N sequences of some tokens along K orders, from their nats (K, N).
 
     nats: per token, of each order. nats_per_token: their mean.
     standard_error: over orders, None for one.
     ci95: interval of the perplexity over sequences, None for one.
     bytes: of the text of these tokens, without ends of document.
     """
-    tokens = examples.lengths - examples.known.sum(1)
     each = nats.sum(1) / tokens.sum()
     error = float(each.std(ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
     value, interval = perplexity(nats.mean(0), tokens)
@@ -260,11 +261,25 @@ def likelihood_of(nats: NDArray[np.float64], examples: Examples, num_bytes: int)
     }
 
 
+def num_tokens(task: Text, examples: Examples) -> NDArray[np.int64]:
+    """Return the number of unknown tokens of each sequence. Of the ends that fill it, the first counts.
+
+    So the perplexity of a response does not depend on the length that it is filled up to.
+    """
+    past = np.arange(examples.tokens.shape[1]) >= examples.lengths[:, None]
+    is_end = (examples.tokens == task.coder.end) | past
+    to_the_end = np.logical_and.accumulate(is_end[:, ::-1], axis=1)[:, ::-1]
+    fills = np.pad(to_the_end[:, :-1], ((0, 0), (1, 0)))
+    counts: NDArray[np.int64] = (~examples.known & ~past & ~fills).sum(1)
+    return counts
+
+
 def num_bytes(task: Text, examples: Examples) -> int:
     """Return the bytes of the text of the unknown tokens, without ends of document."""
-    is_text = (examples.tokens != task.coder.end) & ~examples.known
+    past = np.arange(examples.tokens.shape[1]) >= examples.lengths[:, None]
+    is_text = (examples.tokens != task.coder.end) & ~examples.known & ~past
     rows = zip(examples.tokens, is_text, strict=True)
-    return sum(len(task.inside(tokens[kept].tolist()).encode()) for tokens, kept in rows)
+    return sum(task.coder.num_bytes(tokens[kept].tolist()) for tokens, kept in rows)
 
 
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position

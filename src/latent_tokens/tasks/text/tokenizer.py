@@ -49,6 +49,10 @@ class Bytes:
                 pieces += [END if token == self.end else UNKNOWN for token in run]
         return "".join(pieces)
 
+    def num_bytes(self, ids: Sequence[int]) -> int:
+        """Return the bytes of ids as text, also of a part of a character."""
+        return sum(token < 256 for token in ids)
+
 
 class Learned:
     """A tokenizer of the `tokenizers` library.
@@ -87,6 +91,17 @@ class Learned:
             else:
                 pieces.append(UNKNOWN * len(tokens))
         return "".join(pieces)
+
+    def num_bytes(self, ids: Sequence[int]) -> int:
+        """Return the bytes of ids as text.
+
+        A byte-level tokenizer names each byte by a character, also those of a part of a character.
+        """
+        if isinstance(self.inner.decoder, library().decoders.ByteLevel):
+            return sum(len(self.inner.id_to_token(int(token)) or "") for token in ids)
+        # Many tokenizers omit the leading space of a text.
+        text = self.decode([self.end, *ids]).removeprefix(self.decode([self.end]))
+        return len(text.encode())
 
     def _is_token(self, number: int) -> bool:
         """Return whether an id is a token. The ids of a vocabulary may have gaps."""

@@ -68,6 +68,7 @@ from latent_tokens.training.step import (
     ema_update,
     example_indices,
     learning_rate,
+    seed_of,
     train_step,
     training_batches,
 )
@@ -470,6 +471,8 @@ def test_every_rank_draws_its_own_dropout(monkeypatch):
         monkeypatch.setenv("RANK", rank)
         train_step(net, METHODS["scdm"], optimizer, batch, settings, 0, accelerator)
     assert net.noise[0] != net.noise[-1]
+    of_the_orders = torch.rand(1, generator=torch.Generator().manual_seed(seed_of(settings, 0))).item()
+    assert of_the_orders not in net.noise
 
 
 # Evaluation.

@@ -231,6 +231,7 @@ def test_equations_are_wrong_where_they_are_not_true(answer, wrong):
     tokens[drawn.positions[len(answer)]] = 2
     assert bool(task.verify(tokens)) == bool(wrong)
     assert "".join(answer[cell] for cell in drawn.broken(tokens)) == wrong
+    assert drawn.broken(problem.tokens[0]) == [0]  # of an empty answer
 
 
 @pytest.mark.parametrize(

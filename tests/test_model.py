@@ -23,6 +23,7 @@ from latent_tokens import (
     TrainConfig,
     Transformer,
     as_tensors,
+    equal_parts,
     evaluate,
     fit,
     from_pretrained,
@@ -180,6 +181,9 @@ def test_ids_of_a_task_of_varying_lengths_are_refused(tmp_path):
 def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     results = small.evaluate(latents=(0, "all"), num_samples=8, out=tmp_path / "kept")
     assert latent_tokens.results(tmp_path / "kept").latents.tolist() == [0, 16]
+    own = {"order": "uniform", "tokens_per_step": equal_parts(4), "out": tmp_path / "parts"}
+    assert small.evaluate(num_samples=2, **own).rows[0]["tokens_per_step"] == "equal_parts(4)"
+    assert latent_tokens.results(tmp_path / "parts").tokens_per_step.tolist() == ["equal_parts(4)"]
     rows = evaluate(small.net, small.task, EvalConfig(latents=(0, "all"), num_samples=8))
     timed = ("seconds", "samples_per_second")
     for row, expected in zip(results.rows, rows, strict=True):

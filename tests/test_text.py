@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -11,7 +12,18 @@ from hypothesis import given, strategies as st
 from tokenizers import Tokenizer, models, processors
 
 from helpers.refusals import refused
-from latent_tokens import DataConfig, fit, from_pretrained, load, load_data, make_data
+from latent_tokens import (
+    METHODS,
+    DataConfig,
+    EvalConfig,
+    Size,
+    Transformer,
+    fit,
+    from_pretrained,
+    load,
+    load_data,
+    make_data,
+)
 from latent_tokens.cli import main
 from latent_tokens.data.corpus import (
     LONGEST_DOCUMENT,
@@ -24,7 +36,7 @@ from latent_tokens.data.corpus import (
     pieces,
     split_of,
 )
-from latent_tokens.evaluation.likelihood import num_bytes
+from latent_tokens.evaluation.likelihood import likelihoods, num_bytes
 from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import evenly
@@ -240,6 +252,15 @@ def test_bytes_of_a_text_do_not_depend_on_where_a_character_is_cut(name, tmp_pat
     for length in (16, 17, 256):
         task = Text(length, name)
         assert num_bytes(task, task.sequences(text)) == len(text.encode())
+
+
+def test_likelihood_of_a_window_names_its_latent_tokens():
+    """A likelihood decodes one token per step, so a window of 5 has 4 latent tokens."""
+    task = Text(24)
+    net = Transformer(Size(16, 2, 1), task.vocab_size, task.length)
+    net.method = replace(METHODS["mdm"], window=5)
+    (row,) = likelihoods(net, task, task.sequences("hello world"), EvalConfig(), orders=1)
+    assert row["latents"] == 4
 
 
 def test_likelihood_of_a_text_file(run, tmp_path, capsys):

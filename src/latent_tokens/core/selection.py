@@ -196,6 +196,7 @@ def equal_parts(steps: int) -> Partition:
         ends = masked.sum(1)[:, None] * torch.arange(steps + 1, device=masked.device) // steps
         return ends.diff(dim=1)
 
+    sizes.__name__ = f"equal_parts({steps})"
     return sizes
 
 
@@ -219,6 +220,7 @@ def reverse_process(steps: int) -> Partition:
         counts = torch.zeros(len(noise), steps + 1, dtype=torch.int64, device=masked.device)
         return counts.scatter_add(1, drawn, torch.ones_like(drawn))[:, :steps]
 
+    sizes.__name__ = f"reverse_process({steps})"
     return sizes
 
 

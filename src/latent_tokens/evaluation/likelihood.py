@@ -211,7 +211,7 @@ def likelihoods(
     for latents in config.latents or (None,):
         row: dict[str, Any] = {
             "method": name_of(method),
-            "latents": shown_latents(method, Decoding(latents=latents)),
+            "latents": shown_latents(method, Decoding(candidates=1, latents=latents)),
         }
         if is_off_distribution(method, latents):
             row["off_distribution"] = True

@@ -103,8 +103,7 @@ def selection_in_words(row: Mapping[str, Any]) -> str:
     if "select" in row:
         words.append(row["select"])
     if "tokens_per_step" in row:
-        tokens = row["tokens_per_step"]
-        words.append(f"{'at most ' if words else ''}{getattr(tokens, '__name__', tokens)}")
+        words.append(f"{'at most ' if words else ''}{row['tokens_per_step']}")
     return ", ".join(words)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
@@ -22,7 +22,7 @@ class Row(TypedDict, total=False):
     order: str
     latents: int | str  # n, "all" or the name of a rule
     candidates: int | str  # k, "all" or the name of a rule
-    tokens_per_step: int | Callable[..., object]  # if it is not 1
+    tokens_per_step: int | str  # if it is not 1; a partition by its name
     threshold: float  # with these, predictions decide how many tokens a step decodes
     entropy_bound: float
     factor: float

@@ -245,8 +245,9 @@ def row_settings(method: Method, task: Language, config: SamplingConfig, decodin
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    if decoding.tokens_per_step not in (None, 1):
-        settings["tokens_per_step"] = decoding.tokens_per_step
+    size = decoding.tokens_per_step
+    if size not in (None, 1):
+        settings["tokens_per_step"] = function_name(size) if callable(size) else size
     values = {name: getattr(decoding, name) for name in SELECTIONS}
     settings |= cast(Row, {name: value for name, value in values.items() if value is not None})
     if decoding.select is not None:

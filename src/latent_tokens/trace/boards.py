@@ -143,7 +143,7 @@ def broken_equations(target: str, tokens: Tokens) -> list[int]:
         start += len(equation) + 1
     result = equations[-1].rsplit("=", 1)[-1]
     if result != target:
-        broken |= set(range(start - 1 - max(len(result), 1), start - 1))
+        broken |= set(range(max(0, start - 1 - max(len(result), 1)), start - 1))
     return sorted(broken)
 
 

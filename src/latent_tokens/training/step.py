@@ -146,8 +146,8 @@ def train_step(
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step, stretches)
     model.train()
-    # For dropout, which takes no generator
-    torch.manual_seed(seed_of(config, step, processes.rank()))
+    # For dropout, which takes no generator. Part 0 has drawn the orders.
+    torch.manual_seed(seed_of(config, step, 1 + processes.rank()))
 
     # This rank's share of the batch, in microbatches.
     if processes.world_size() > 1:

@@ -91,6 +91,9 @@ def test_notebook_was_run_with_this_version_and_has_no_times():
     assert not any(cell.metadata for cell in tour.cells)
     outputs = [output for cell in tour.cells for output in cell.get("outputs", [])]
     assert not any(map(notebook.is_progress, outputs))
+    code = "\n".join(cell.source for cell in tour.cells)
+    assert set(re.findall(r"\blt\.(\w+)", code)) <= set(latent_tokens.__all__)
+    assert not re.search(r"latent_tokens\.|from latent_tokens import", code)
 
 
 def test_choices_of_the_page_on_results_state_measured_rows():

@@ -155,6 +155,14 @@ def test_task_without_validation_examples_is_refused(tmp_path):
         fit(config_of(tmp_path), task=task)
 
 
+def test_task_without_a_problem_in_the_test_split_is_refused():
+    task = Palindrome()
+    task.generate = lambda count, seed, first=0: Examples.padded([[0, 0]] * count, 1, 10)
+    task.splits = lambda examples: np.zeros(len(examples), np.int8)
+    with refused("task=Palindrome: none of its problems is in the test split", "override its splits"):
+        make_problems(task, 2, seed=0)
+
+
 def test_example_without_an_unknown_position_is_refused(tmp_path):
     def generate(count, seed, first=0):
         examples = TASK.generate(count, seed, first)

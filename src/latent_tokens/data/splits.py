@@ -187,8 +187,8 @@ def make_problems(
         return sample.take(np.zeros(count, np.int64))
     splits = make_splits(task, {"test": count}, seed, report=report).examples()
     if "test" not in splits:
-        problem = "no problem of the test split with these settings"
-        raise ValueError(f"{task.name}: {problem}. Use wider settings, or a data set")
+        fix = "Widen the task, override its splits, or use a data set."
+        raise ValueError(f"task={task.name}: none of its problems is in the test split. {fix}")
     return splits["test"]
 
 

@@ -1,6 +1,6 @@
 """make drill: interrupt a small training run many times, resume it, and compare the final bytes.
 
-It injects some 260 faults in minutes, or with --short a few of each kind. It stops at the first wrong result.
+It injects some 200 faults in minutes, or with --short a few of each kind. It stops at the first wrong result.
 """
 
 import argparse
@@ -217,7 +217,7 @@ def start_a_second_run(drill, times):
 
 
 GROUPS = {  # how often each is done in a short and in a full drill
-    interrupt: (1, 15),
+    interrupt: (1, 10),
     fill_the_disk: (1, 4),
     damage: (1, 4),
     change_the_data: (1, 4),

@@ -286,7 +286,8 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["history"])
     history = script_of("history")
     histories = sys.modules["histories"]
-    settings = ("sudoku-4", 8, 100, {"size": "pico", "num_validation": 10}, 4, (0, "all"))
+    few = {"size": "pico", "batch_size": 4, "num_validation": 10}
+    settings = ("sudoku-4", 8, 100, few, 4, (0, "all"))
     monkeypatch.setattr(histories, "RUNS", tmp_path)
     monkeypatch.setitem(histories.SETTINGS, "boards", histories.Setting(*settings, (), (), ()))
     path = tmp_path / "rows.jsonl"

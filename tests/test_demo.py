@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,7 +25,6 @@ from latent_tokens.checks import MOST_THREADS
 from latent_tokens.configs import DemoConfig
 from latent_tokens.demo import watched
 from latent_tokens.evaluation.evaluate import evaluate_in_parallel
-from latent_tokens.trace.examples import chosen
 from latent_tokens.trace.record import LoadedModel
 
 CLOCK = ("seconds", "samples_per_second", "made_with")
@@ -73,13 +71,6 @@ def test_a_wrong_number_of_threads_is_refused(threads):
             config(threads=threads)
 
 
-def test_demo_settings_are_checked():
-    assert DemoConfig("runs/demo").out == Path("runs/demo")
-    for wrong in ({"scale": "tiny"}, {"precision": "fp16"}, {"seed": -1}):
-        with refused(f"{next(iter(wrong))}="):
-            DemoConfig(**wrong)
-
-
 def shown(net, count):
     """Return which of the two decodes of the demo are right, and the caption."""
     traces, caption = watched(LoadedModel("sudoku-6-scdm", net, TASKS["sudoku-6"]), count)
@@ -102,11 +93,3 @@ def test_demo_states_that_no_puzzle_needs_latent_tokens():
     assert right == [False, False]
     assert caption.startswith("First of 2 generated puzzles (14 givens, k = 4")
     assert caption.endswith("Solved with all: 0. Solved with none: 0.")
-
-
-def test_caption_names_the_reverse_only_of_a_difference():
-    counts = {"puzzles": 9, "givens": 14, "candidates": 4, "seed": 0, "gained": 4, "lost": 2, "both": 3}
-    setting = "generated puzzles (14 givens, k = 4, top-prob decoding, seed 0)."
-    assert chosen("gained", counts).endswith(f"like 4 of 9 {setting} The reverse: 2.")
-    assert chosen("lost", counts).endswith(f"like 2 of 9 {setting} The reverse: 4.")
-    assert chosen("both", counts).endswith(f"like 3 of 9 {setting}")

@@ -9,7 +9,7 @@ import torch
 
 from helpers.refusals import refused
 from latent_tokens import METHODS, Transformer, evaluate
-from latent_tokens.evaluation.intervals import half_interval, student
+from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.text import (
     LanguageModel,
     NGram,
@@ -41,16 +41,6 @@ def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
     model = NGram(held_out[:2], 257)
     assert nats == pytest.approx([model.nats(held_out[row])[1:].sum() for row in (0, 2)])
     assert (judge.name, counts.tolist(), sum(done)) == ("trigrams of 2 held-out sequences", [2, 2], 2)
-
-
-def test_quantiles_of_student_are_those_of_its_density():
-    for degrees in (*range(1, 10), 10, 30, 100):
-        x = np.linspace(0, student(degrees + 1), 20_001)
-        scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
-        density = scale * (1 + x**2 / degrees) ** (-(degrees + 1) / 2)
-        assert np.trapezoid(density, x) == pytest.approx(0.475, abs=5e-5 if degrees < 10 else 2e-3)
-    with refused("count=1"):
-        student(1)
 
 
 def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():

@@ -16,7 +16,6 @@ from latent_tokens.network import memory, transformer
 from latent_tokens.network.memory import (
     MAX_RATIO,
     MIN_SLOTS,
-    decoding_rows,
     training_row_bytes,
     training_rows,
 )
@@ -165,28 +164,6 @@ def test_next_target_is_behind_the_latents(name):
 
 
 # Parts that fit into memory.
-
-NET = Transformer(Size(32, 2, 3), 7, 64)
-MAX_ROWS = {
-    "DECODING_BYTES": lambda length: decoding_rows(NET, 4, length),
-    "TRAINING_BYTES": lambda length: training_rows(NET, length),
-}
-
-
-@pytest.mark.parametrize("constant", MAX_ROWS)
-def test_max_rows_grow_with_memory_and_shrink_with_length(monkeypatch, constant):
-    counts = []
-    for exponent in range(34):
-        monkeypatch.setattr(memory, constant, 1 << exponent)
-        counts.append([MAX_ROWS[constant](length) for length in (1, 7, 16, 64)])
-    counts = torch.tensor(counts)
-    assert (counts.diff(dim=0) >= 0).all()
-    assert (counts.diff(dim=1) <= 0).all()
-    assert (counts[0] == 1).all()
-    assert (counts[-1] > 1_000).all()
-    few, more, many = (decoding_rows(NET, candidates, 64) for candidates in (1, 8, 64))
-    assert few >= more >= many
-
 
 BYTES_TRAINED = 4 * 5  # weight, EMA weight, gradient and two moments of AdamW, in float32
 

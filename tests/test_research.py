@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from helpers.documentation import ROOT
 from helpers.oracle import Oracle, small_joint
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, TASKS, DataConfig, Decoding, PolicyInput, fit, make_data
-from latent_tokens.core.layout import next_layout
 from latent_tokens.core.sampling import generate
 from latent_tokens.paper.tables import interval_over_seeds
 
@@ -168,37 +166,6 @@ def oracle():
     return Oracle(small_joint(length=ORACLE_LENGTH))
 
 
-def by_hand(net, method, row, k, n, seed, number):
-    """The order of one row, with a plain loop over steps and candidates."""
-    stream = np.random.default_rng((seed, number))
-    schedule = np.argsort(stream.random(ORACLE_LENGTH), kind="stable").tolist()
-    decoded = []
-    while schedule:
-        candidates = schedule[:k]
-        latents = schedule[k : k + n]
-        order = torch.tensor([[*decoded, *candidates, *latents, *schedule[k + n :]]])
-        counts = (torch.tensor([count]) for count in (len(decoded), len(candidates), len(latents)))
-        shown = torch.full((1, ORACLE_LENGTH), net.mask_id)
-        shown[0, decoded] = row[decoded]
-        logits = method.logits(net, shown, next_layout(order, *counts))[0, -len(candidates) :]
-        confidence = logits.double().softmax(-1).amax(-1)
-        decoded.append(schedule.pop(int(confidence.argmax())))
-        stream.random(1)  # the sampled token, which is replaced
-        schedule = [schedule[i] for i in np.argsort(stream.random(len(schedule)), kind="stable")]
-    return decoded
-
-
-@pytest.mark.parametrize(("name", "k", "n"), [("scdm", 3, ORACLE_LENGTH), ("scdm", 2, 1), ("mdm", 3, None)])
-def test_teacher_forced_order_is_that_of_a_plain_loop(oracle, name, k, n):
-    tokens = oracle.outcomes[[7, 100, 242]]
-    decoding = Decoding(candidates=k, latents=n)
-    order = nats.teacher_forced_order(
-        oracle, METHODS[name], tokens, torch.zeros_like(tokens).bool(), decoding, 3
-    )
-    plain = partial(by_hand, oracle, METHODS[name], k=k, n=ORACLE_LENGTH if n is None else n, seed=3)
-    assert order.tolist() == [plain(row, number=number) for number, row in enumerate(tokens)]
-
-
 def test_teacher_forced_order_of_a_sample_is_that_of_its_decoding(oracle):
     """With the same seed, the sample is what teacher forcing writes. Known positions and lengths count."""
     known = torch.zeros(64, ORACLE_LENGTH, dtype=torch.bool)
@@ -266,19 +233,6 @@ def test_adapted_models_are_measured_once_and_rendered(adapted, measure):
     assert f"{sum(rows[0]['nats']) / sum(rows[0]['tokens']):.3f} ± " in text
     (part,) = adapting.parts_of(adapted[0], adapted[2]("scdm", 2, 1))  # without a cache: at its end
     assert (part.step, part.sequences, part.latents) == (2, 4, (0, 8, "all"))
-
-
-@pytest.mark.slow
-def test_runs_of_mdm_are_compared_on_the_same_tokens(adapted, measure):
-    for method in ("mdm", "mdm-left"):
-        text, rows = measure(adapted[2](method, 2, 1))
-    of_rows = [(row["method"], row["latents"], row["tokens"]) for row in rows]
-    assert of_rows == [("mdm", "all", [11, 11]), ("mdm-left", "all", [11, 11])]
-    assert all(list(row["validation"]) == ["1", "2"] for row in rows)
-    lines = text[text.index("| model | method | loss") :].splitlines()
-    assert lines[0].startswith("| model | method | loss, 1 steps | loss, 2 steps | nats per token |")
-    apart, _ = adapting.difference(rows[1], rows[0])
-    assert f"| {apart:+.3f} ± " in lines[3]
 
 
 def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):

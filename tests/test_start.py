@@ -11,8 +11,6 @@ from helpers.runs import checkpoints, description, rows, stop_at, tiny_run
 from latent_tokens import TrainConfig, fit, from_pretrained
 from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.cli import main
-from latent_tokens.training.run import Stretch
-from latent_tokens.training.step import learning_rate
 
 SHAPE = {"size": "pico", "positions": "both", "gelu": "tanh"}
 
@@ -98,16 +96,6 @@ def test_extended_constant_run_equals_a_longer_run(tmp_path):
     assert description(run)["training"] == description(whole)["training"]
     assert description(run)["stretches"] == [{"from": 0, "to": 6}, {"from": 6, "to": 12}]
     assert [row["step"] for row in rows(run) if row.get("extended_to") == 12] == [6]
-
-
-def test_extended_cosine_run_warms_up_again(tmp_path):
-    config = tiny_run(tmp_path / "run", steps=12)
-    stretches = (Stretch(0, 12), Stretch(12, 20))
-    longer = replace(config, steps=20)
-    first = [learning_rate(longer, step, stretches) for step in range(12)]
-    assert first == [learning_rate(config, step) for step in range(12)]
-    second = [learning_rate(longer, step, stretches) for step in range(12, 20)]
-    assert second == [learning_rate(replace(config, steps=8), step) for step in range(8)]
 
 
 def test_interrupted_extension_resumes_with_equal_weights(tmp_path):

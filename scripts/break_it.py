@@ -25,6 +25,8 @@ COPY = ROOT / "runs" / "breakages"  # always the same, so that numba's cache in 
 SOURCE = Path("src") / "latent_tokens"
 IGNORED = ("--ignore", "tests/test_breakages.py")  # it looks for the text that a breakage replaces
 NO_TESTS = 5  # the exit code of pytest if no test is selected
+BY_HAND = "tests/test_by_hand.py"  # runs first: it takes seconds, and catches most
+LONGEST = 900  # seconds, after which a test that does not end is stopped
 
 
 def breakages():
@@ -55,12 +57,12 @@ def copy_repository():
 def outcome(path, old, new):
     """Return whether the fast tests fail in the copy with this breakage, and the first that fails.
 
-    The files of tests that name the broken module run first, because they are most likely to fail.
+    After test_by_hand, the files that name the broken module run first: they are most likely to fail.
     """
     broken, original = COPY / SOURCE / path, ROOT / SOURCE / path
     broken.write_text(original.read_text().replace(old, new))
     begun = time.perf_counter()
-    failed = failing(files_about(path)) or failing([])
+    failed = failing([BY_HAND]) or failing(files_about(path)) or failing([])
     shutil.copy2(original, broken)
     seconds = round(time.perf_counter() - begun)
     return {"path": path, "new": new, "caught": failed is not None, "by": failed, "seconds": seconds}
@@ -76,14 +78,18 @@ def files_about(path):
 def failing(files):
     """Return the first fast test that fails, or None. Every file is tested if none is named."""
     options = ["-x", "-n", "2", "--dist", "loadfile", *IGNORED, "-m", "not slow"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *files],
-        cwd=COPY,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *files],
+            cwd=COPY,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COPY / "src")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no end in {LONGEST} s"
     if done.returncode in (0, NO_TESTS):
         return None
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]

@@ -75,6 +75,15 @@ def test_the_method_is_that_of_the_files_own_settings(net, tmp_path, mode, name)
     assert import_checkpoint(tmp_path / "a.ckpt", method="scdm")[0].method == METHODS["scdm"]
 
 
+def test_model_of_blocks_is_not_taken_for_an_mdm(net, tmp_path):
+    save_file(dict(net.state_dict()), tmp_path / "model.safetensors")
+    config = {"algo": {"name": "bd3lm", "parameterization": "subs", "cross_attn": True}, "block_size": 4}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model": {"n_heads": 4, "length": 64}}))
+    with refused("bd3lm", "--method block-mdm-4"):
+        import_checkpoint(tmp_path)
+    assert import_checkpoint(tmp_path, method="block-mdm-4")[0].method == METHODS["block-mdm-4"]
+
+
 def test_wrapper_prefixes_are_removed_and_skips_are_named(net, tmp_path, capsys):
     content = lightning(net, [weight.detach() for weight in net.parameters()])
     names = net.state_dict().items()

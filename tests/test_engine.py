@@ -157,6 +157,7 @@ def test_engine_errors_are_those_of_the_package(tmp_path):
         Case(arm, prefix, SamplingConfig(order="uniform")),
         Case(arm, tokens, SamplingConfig()),
         Case(scdm, full, SamplingConfig()),
+        Case(scdm, tokens, SamplingConfig(2, "all")),
     ]
     for case, result in zip(cases, engine_results(cases), strict=True):
         with pytest.raises(ValueError, match=f"^{re.escape(result['error'])}$"):

@@ -50,6 +50,17 @@ def test_collated_batch_has_the_loss_of_its_method(any_method, pico):
     assert ((batch["labels"] == -100) == (batch["weights"] == 0)).all()
 
 
+def test_ranks_of_equal_worker_seeds_draw_different_batches():
+    """Worker 1 of seed 0 and worker 0 of seed 1, as after the same `set_seed` on two ranks."""
+    drawn = []
+    for seed in (0, 1):
+        torch.manual_seed(42)
+        collator = DiffusionCollator(METHODS["scdm"], mask_id=4, seed=seed)
+        loader = DataLoader(examples_of(8), batch_size=1, num_workers=2, collate_fn=collator)
+        drawn += [tuple(batch["position_ids"][0].tolist()) for batch in loader]
+    assert len(set(drawn)) == 16
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_loader_draws_anew_for_each_batch(num_workers):
     examples = examples_of(count=1).take(np.zeros(4, np.int64))

@@ -198,6 +198,11 @@ def method_of(settings: Mapping[str, Any]) -> str:
             known = letters.removesuffix("config").removesuffix("formaskedlm")
             if known in BY_NAME:
                 return BY_NAME[known]
+            if known == "bd3lm":
+                fix = f"name it with --method block-mdm-{settings.get('block_size', 'N')}"
+                raise ValueError(
+                    f"its settings name bd3lm, a model of blocks. To import it, {fix}."
+                )
     fix = "To import it, name it with --method mdm, scdm or esolm."
     raise ValueError(f"its settings do not name its attention. {fix}")
 

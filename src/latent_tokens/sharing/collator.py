@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -113,7 +114,11 @@ class DiffusionCollator:
     def seeded(self) -> torch.Generator:
         """Return the generator of this process. A copy of it in another process gets another seed."""
         worker = get_worker_info()
-        seed = self.seed if worker is None else (self.seed + worker.seed) % (1 << 63)
+        seed = self.seed
+        if worker is not None:
+            # A sum would be that of another worker of another rank.
+            state = np.random.SeedSequence((self.seed, worker.seed)).generate_state(1, np.uint64)
+            seed = int(state[0] >> np.uint64(1))
         if self.seeded_with != seed:
             self.seeded_with = seed
             self.generator.manual_seed(seed)

@@ -49,6 +49,7 @@ export function decodingFor(method, settings) {
   checkOrder(method, order);
   const candidates = settings.candidates ?? DEFAULT_CANDIDATES;
   const latents = latentsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
+  if (candidates === "all" && order in CONFIDENCES) checkSomeAreLatent(method, settings.latents ?? null);
   return {
     latents,
     candidates: order in CONFIDENCES ? candidates : 1,
@@ -60,6 +61,23 @@ export function decodingFor(method, settings) {
     refresh: settings.refresh ?? true,
     row: settings.row ?? 0,
   };
+}
+
+/**
+ * Throw if all masked tokens are candidates, so that none of n is a latent token.
+ *
+ * @param {Method} method
+ * @param {number | "all" | null} latents
+ */
+function checkSomeAreLatent(method, latents) {
+  const control = latentControl(method);
+  const isAsked = latents !== null && latents !== 0 && control !== "none";
+  if (isAsked && (latents !== "all" || control === "free")) {
+    throw new Error(
+      `latents=${latents} with candidates=all: all masked tokens are candidates, so none is a latent token. ` +
+        `Use candidates=${DEFAULT_CANDIDATES}, or latents=0.`,
+    );
+  }
 }
 
 /**

@@ -74,7 +74,8 @@ function checkSomeAreLatent(method, latents) {
   const isAsked = latents !== null && latents !== 0 && control !== "none";
   if (isAsked && (latents !== "all" || control === "free")) {
     throw new Error(
-      `latents=${latents} with candidates=all: all masked tokens are candidates, so none is a latent token. ` +
+      `latents=${latents} with candidates=all: ` +
+        "all masked tokens are candidates, so none is a latent token. " +
         `Use candidates=${DEFAULT_CANDIDATES}, or latents=0.`,
     );
   }

@@ -45,7 +45,7 @@ def half_of(values: list[float]) -> float:
 
 def shown(values: list[float]) -> str:
     """Return a mean with its interval, or the number of seeds if they are too few."""
-    few = f"{fmean(values):.1f} ({len(values)} seeds)"
+    few = f"{fmean(values):.1f} ({len(values)} seed{'s' * (len(values) > 1)})"
     return f"{fmean(values):.1f} ± {half_of(values):.1f}" if len(values) > 2 else few
 
 
@@ -58,7 +58,9 @@ def table(rows: list[Row]) -> str:
     """Return the table of all histories."""
     lines = [("task", "method", "first", "share", "runs", "n", "top-prob %", "uniform %", "all minus 0")]
     uniform = values_of(rows, "uniform")
-    for history, by_n in sorted(values_of(rows).items(), key=str):
+    for history, by_n in sorted(
+        values_of(rows).items(), key=lambda pair: str(pair[0]._replace(first=pair[0].first or ""))
+    ):
         start = (history.name, history.method, history.first or "none", f"{history.share:.0%}")
         for n, values in by_n.items():
             runs = f"{history.runs}{', redrawn' if history.redrawn else ''}"

@@ -23,7 +23,7 @@ from latent_tokens.core.order import any_order, draw_uniform
 from latent_tokens.data.loading import as_tensors, load_data
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import Row, append_result, read_results
-from latent_tokens.training.checkpoint import read_state, saved_states, step_in_name
+from latent_tokens.training.checkpoint import read_state, saved_states, saved_step, step_in_name
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE))
@@ -128,10 +128,10 @@ def draw(rows: list[Row]) -> None:
     worth.set(xlabel="step", ylabel="loss at n = 0 minus at n = all (nats)")
     worth.axhline(0, color="#999999", linewidth=0.6)
     worth.set_yscale("symlog", linthresh=0.05)
-    attention.set(xlabel="step", ylabel="attention of masked to other masked tokens (%)", ylim=(0, None))
+    attention.set(xlabel="step", ylabel="attention to other masked tokens (%)", ylim=(0, None))
     attention.legend(fontsize=7)
     caption = f"Seed 0, 6x6 boards, EMA weights, {BOARDS} validation boards, mean over layers and heads."
-    save_sheet(sheet, "Does the dial die, or was it never born?", caption, HERE / "why")
+    save_sheet(sheet, "Latent tokens while a model trains", caption, HERE / "why")
 
 
 def main() -> None:
@@ -144,7 +144,7 @@ def main() -> None:
         done = [row["setting"] for row in rows]
         inputs = inputs_of(arguments.measure)
         for history in histories(arguments.measure):
-            is_trained = (history.folder / "model.safetensors").exists()
+            is_trained = saved_step(history.folder) == SETTINGS[history.name].steps
             if (history.seed, history.runs) == (0, 1) and is_trained and history._asdict() not in done:
                 for row in measured(history, inputs):
                     append_result(PATH, row)

@@ -262,14 +262,17 @@ def likelihood_of(
 
 
 def num_tokens(task: Text, examples: Examples) -> NDArray[np.int64]:
-    """Return the number of unknown tokens of each sequence. Of the ends that fill it, the first counts.
+    """Return how many tokens of each sequence are unknown. Of the ends that fill a response one counts.
 
-    So the perplexity of a response does not depend on the length that it is filled up to.
+    So its perplexity does not depend on the length that it is filled up to. A sequence with no more
+    given than its first token is not a response: it may end with the end of a document and its own.
     """
     past = np.arange(examples.tokens.shape[1]) >= examples.lengths[:, None]
     is_end = (examples.tokens == task.coder.end) | past
     to_the_end = np.logical_and.accumulate(is_end[:, ::-1], axis=1)[:, ::-1]
-    fills = np.pad(to_the_end[:, :-1], ((0, 0), (1, 0)))
+    fills = np.pad(to_the_end[:, :-1], ((0, 0), (1, 0))) & (
+        examples.known.sum(1, keepdims=True) > 1
+    )
     counts: NDArray[np.int64] = (~examples.known & ~past & ~fills).sum(1)
     return counts
 

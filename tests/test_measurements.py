@@ -102,7 +102,7 @@ def test_results_command_prints_aligned_lines_without_pandas(runs, monkeypatch, 
     out, err = capsys.readouterr()
     lines = out.splitlines()
     headings = "run task method size seed steps order k n metric value 95% interval tokens"
-    cells = "four-1 sudoku-6 arm pico 1 60 left_to_right 1 4 valid % 60.0 0.51x"
+    cells = "four-1 sudoku-6 arm pico 1 60 left to right 1 4 valid % 60.0 0.51x"
     assert " ".join(lines[0].split()) == headings
     assert " ".join(lines[3].split()) == cells
     assert {line.index("sudoku-6") for line in lines[1:]} == {lines[0].index("task")}

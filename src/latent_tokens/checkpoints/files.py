@@ -169,16 +169,15 @@ def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> 
     bundled = bundled_names()
     if name in bundled:
         return BUNDLED / name
+    on_hub = ""
+    if is_name(name):
+        try:
+            return fetched(name)
+        except ValueError as error:
+            on_hub = f", and not on the Hugging Face Hub ({error})"
     kinds = f"not a run directory, not a bundled model ({', '.join(bundled) or 'none'})"
-    missing = f"{name!r} not found: {kinds}"
     runs = [str(config.parent) for config in folder.parent.glob("*/config.json")]
-    hint = did_you_mean(name, [*bundled, *runs])
-    if not is_name(name):
-        raise ValueError(f"{missing}{hint}")
-    try:
-        return fetched(name)
-    except ValueError as error:
-        raise ValueError(f"{missing}, and not on the Hugging Face Hub ({error}){hint}") from None
+    raise ValueError(f"{name!r} not found: {kinds}{on_hub}{did_you_mean(name, [*bundled, *runs])}")
 
 
 FINGERPRINT = 16  # positions

@@ -63,17 +63,16 @@ def run_results(command: Results) -> int:
 
 def cells(row: Measurement) -> tuple[str, ...]:
     """Return the cells of a line. A missing value is empty."""
-    from latent_tokens.evaluation.report import variant_in_words
-    from latent_tokens.evaluation.rows import SHARES, labeled, with_noise
+    from latent_tokens.evaluation.report import decoding_in_words
+    from latent_tokens.evaluation.rows import SHARES, labeled
 
     names = ("run", "task", "method", "size", "train_seed", "train_steps")
     is_share = row["metric"] in SHARES
     number = "{:.1f}" if is_share else "{:.4g}"
     interval = "" if row["ci_low"] is None else f"{number} - {number}"
-    order = with_noise(str(row["order"]), float(row.get("confidence_noise") or 0))
     return (
         *("" if row.get(name) is None else str(row[name]) for name in names),
-        ", ".join(filter(None, (order, variant_in_words(row)))),
+        decoding_in_words(row),
         str(row["candidates_setting"]),
         labeled(str(row["latents_setting"]), bool(row.get("off_distribution"))),
         f"{row['metric']} %" if is_share else str(row["metric"]),

@@ -127,7 +127,6 @@ def scoring_steps(
             count=one,
             candidates=one,
             latents=num_latents,
-            num_shown=clean + one + num_latents,
         )
         yield PlannedStep(counts, device)
 

@@ -192,7 +192,11 @@ class Counts(NamedTuple):
     count: Any  # the tokens to decode; until a rule has decided, the most that it may keep
     candidates: Any  # k
     latents: Any  # n
-    num_shown: Any  # the slots of the input
+
+    @property
+    def num_shown(self) -> Any:
+        """The slots of the input."""
+        return self.num_clean + self.candidates + self.latents
 
 
 @dataclass
@@ -296,7 +300,6 @@ class Planner:
             count=count,
             candidates=k,
             latents=n,
-            num_shown=num_clean + k + n,
         )
         return PlannedStep(counts, self.device)
 

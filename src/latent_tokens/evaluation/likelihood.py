@@ -267,20 +267,18 @@ def num_tokens(task: Text, examples: Examples) -> NDArray[np.int64]:
     So its perplexity does not depend on the length that it is filled up to. A sequence with no more
     given than its first token is not a response: it may end with the end of a document and its own.
     """
-    past = np.arange(examples.tokens.shape[1]) >= examples.lengths[:, None]
-    is_end = (examples.tokens == task.coder.end) | past
+    is_end = (examples.tokens == task.coder.end) | ~examples.inside
     to_the_end = np.logical_and.accumulate(is_end[:, ::-1], axis=1)[:, ::-1]
     fills = np.pad(to_the_end[:, :-1], ((0, 0), (1, 0))) & (
         examples.known.sum(1, keepdims=True) > 1
     )
-    counts: NDArray[np.int64] = (~examples.known & ~past & ~fills).sum(1)
+    counts: NDArray[np.int64] = (~examples.known & examples.inside & ~fills).sum(1)
     return counts
 
 
 def num_bytes(task: Text, examples: Examples) -> int:
     """Return the bytes of the text of the unknown tokens, without ends of document."""
-    past = np.arange(examples.tokens.shape[1]) >= examples.lengths[:, None]
-    is_text = (examples.tokens != task.coder.end) & ~examples.known & ~past
+    is_text = (examples.tokens != task.coder.end) & ~examples.known & examples.inside
     rows = zip(examples.tokens, is_text, strict=True)
     return sum(task.coder.num_bytes(tokens[kept].tolist()) for tokens, kept in rows)
 

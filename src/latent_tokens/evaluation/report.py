@@ -83,6 +83,11 @@ def table(rows: Sequence[Row], title: str) -> Table:
     return sheet
 
 
+def decoding_in_words(row: Mapping[str, Any]) -> str:
+    """Return the order of a row and what else its decoding sets besides k and n."""
+    return ", ".join(filter(None, (order_in_words(row), variant_in_words(row))))
+
+
 def variant_in_words(row: Mapping[str, Any]) -> str:
     """Return what a row's decoding sets besides order, k and n, empty if it is the usual one."""
     words = [selection_in_words(row)]
@@ -119,7 +124,7 @@ def setting(row: Row) -> tuple[str, str, int | str]:
     return row["method"], order_in_words(row), row["candidates"]
 
 
-def order_in_words(row: Row) -> str:
+def order_in_words(row: Mapping[str, Any]) -> str:
     """Return the order of a row as people read it."""
     return with_noise(ORDER_NAMES.get(row["order"], row["order"]), row.get("confidence_noise"))
 

@@ -10,7 +10,7 @@ from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import Entries, bundled_names
 from latent_tokens.checkpoints.hugging_face import is_hf_run
 from latent_tokens.core.method import name_of
-from latent_tokens.evaluation.report import as_markdown, order_in_words, variant_in_words
+from latent_tokens.evaluation.report import as_markdown, decoding_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
@@ -147,7 +147,7 @@ def figures(rows: Sequence[Row]) -> str:
         interval = "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])
         line = (
             row.get("problems") or row["task"],
-            ", ".join(filter(None, (order_in_words(row), variant_in_words(row)))),
+            decoding_in_words(row),
             str(row["candidates"]),
             labeled(row["latents"], row.get("off_distribution", False)),
             row["metric"],

@@ -249,9 +249,9 @@ class TaskBase(ABC):
 
     def keys(self, examples: Examples) -> Keys:
         """Return a hash of each sequence, whichever of its positions are given."""
-        inside = np.arange(examples.tokens.shape[1]) < examples.lengths[:, None]
         # 0 is a position past the end, so that a shorter sequence has another key.
-        return np.asarray(hash_rows(np.where(inside, examples.tokens.astype(np.uint32) + 1, 0)))
+        tokens = np.where(examples.inside, examples.tokens.astype(np.uint32) + 1, 0)
+        return np.asarray(hash_rows(tokens))
 
     def splits(self, examples: Examples) -> NDArray[np.int8]:
         """Return the split of each example, by its key."""

@@ -74,6 +74,12 @@ class Examples:
             tokens=tokens, known=self.known[which].copy(), length=int(self.lengths[which])
         )
 
+    @property
+    def inside(self) -> Known:
+        """The positions that each example has: bool, (N, L)."""
+        inside: Known = np.arange(self.tokens.shape[1]) < self.lengths[:, None]
+        return inside
+
     def _replace(self, **arrays: NDArray[Any]) -> Examples:
         return replace(self, **arrays)
 

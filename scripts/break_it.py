@@ -77,7 +77,8 @@ def files_about(path):
 
 def failing(files):
     """Return the first fast test that fails, or None. Every file is tested if none is named."""
-    options = ["-x", "-n", "2", "--dist", "loadfile", *IGNORED, "-m", "not slow"]
+    processes = "0" if files else "2"
+    options = ["-x", "-n", processes, "--dist", "loadfile", *IGNORED, "-m", "not slow"]
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *files],

@@ -48,6 +48,23 @@ def check_equal(run, other):
     assert timeless(run) == timeless(other)
 
 
+LOSSES = {  # validation at step 30, training to 50 and to 60, validation at 60
+    "mdm": [1.37471, 1.36468, 1.29670, 1.37693],
+    "scdm": [1.37961, 1.36215, 1.29228, 1.36698],
+    "esolm": [1.37875, 1.36374, 1.29549, 1.36012],
+    "ar-mtp": [0.74178, 0.73643, 0.71925, 0.74325],
+}
+
+
+@pytest.mark.parametrize("method", LOSSES)
+def test_losses_of_a_short_run_are_those_stored(method, tmp_path):
+    """Other rounding changes them by 1e-6, another seed or other draws by 1e-2."""
+    settings = {"steps": 60, "batch_size": 32, "lr": 0.01, "warmup": 10, "ema": 0.9, "seed": 1}
+    run = fit(tiny_run(tmp_path / "run", method, evaluate_every=30, **settings))
+    found = [row[key] for row in rows(run) for key in ("loss", "validation_loss") if key in row]
+    assert found == pytest.approx(LOSSES[method], abs=2e-5)
+
+
 @pytest.mark.slow
 def test_a_4x4_model_learns_in_seconds_and_beats_chance_by_far(tmp_path):
     settings = {"steps": 600, "lr": 0.02, "ema": 0.98, "num_train": 240, "batch_size": 32}

@@ -67,7 +67,8 @@ def main() -> None:
     """Train in a new directory. Print the share of valid answers at three n and that of random guesses."""
     task = PetersenColoring()
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
-    fit(TrainConfig(task.name, "scdm", out=folder, steps=500, evaluate_every=250), task=task)
+    settings = {"steps": 300, "evaluate_every": 150, "num_validation": 200}
+    fit(TrainConfig(task.name, "scdm", out=folder, **settings), task=task)
     net = from_pretrained(folder)
     for row in evaluate(net, task, EvalConfig(latents=(0, 2, "all"), candidates=1, num_samples=500)):
         print(f"n = {row['latents']}: {row['valid']}% valid, {row['relative_cost']:.2f}x of the tokens")

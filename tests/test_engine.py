@@ -170,9 +170,9 @@ def test_engine_decodes_equal_boards_for_every_method(tmp_path):
     models += [untrained(tmp_path, name, method) for name, method in UNBUNDLED.items()]
     models += [untrained(tmp_path, "rotary", METHODS["scdm"], positions="rotary", gelu="exact")]
     models += [untrained(tmp_path, "both", METHODS["mdm"], positions="both")]
-    cases = [case for loaded in models for case in cases_of(loaded, 18, 10)]
-    cases += cases_of(model("sudoku-6-scdm"), 0, 4) + cases_of(model("sudoku-6-arm"), -12, 2)
-    cases += cases_of(model("sudoku-9-scdm"), 40, 10) + cases_of(model("sudoku-9-mdm"), 40, 5)
+    cases = [case for loaded in models for case in cases_of(loaded, 26, 10)]
+    cases += cases_of(model("sudoku-6-scdm"), 0, 2) + cases_of(model("sudoku-6-arm"), -24, 2)
+    cases += cases_of(model("sudoku-9-scdm"), 66, 10) + cases_of(model("sudoku-9-mdm"), 66, 5)
     assert len(cases) >= 100
     assert sum(case.setting.temperature == 1 for case in cases) >= len(cases) // 2
     assert_parity(cases)

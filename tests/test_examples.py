@@ -193,7 +193,8 @@ def test_minimal_samples_are_those_of_the_package(minimal, net, packaged, name, 
 @pytest.mark.slow
 def test_minimal_prints_a_line_per_setting_and_learns(tmp_path, capsys):
     shorter = tmp_path / "minimal.py"
-    shorter.write_text((EXAMPLES / "minimal.py").read_text().replace("= 2_500, 64,", "= 400, 64,"))
+    text = (EXAMPLES / "minimal.py").read_text()
+    shorter.write_text(text.replace("= 2_500, 64,", "= 300, 64,").replace(" 1_000,", " 200,"))
     runpy.run_path(str(shorter), run_name="__main__")
     shares = re.findall(r"n = (\w+) +k = (\d) +([\d.]+)% valid", capsys.readouterr().out)
     assert [(n, k) for n, k, _ in shares[::2]] == [(n, "1") for n in ("all", "0", "0", "4", "all")]

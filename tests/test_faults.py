@@ -32,7 +32,7 @@ def test_a_run_survives_a_handful_of_faults_of_each_kind():
 
 @pytest.mark.slow
 def test_every_reader_refuses_what_is_wrong_in_one_line():
-    done = run("faults.fuzz", "--inputs", "30")
+    done = run("faults.fuzz", "--inputs", "15")
     assert len(re.findall("accepted, [0-9]+ refused in one line", done.stdout)) == 15
 
 

@@ -68,7 +68,7 @@ def test_losses_of_a_short_run_are_those_stored(method, tmp_path):
 @pytest.mark.slow
 def test_a_4x4_model_learns_in_seconds_and_beats_chance_by_far(tmp_path):
     settings = {"steps": 600, "lr": 0.02, "ema": 0.98, "num_train": 240, "batch_size": 32}
-    run = fit(tiny_run(tmp_path / "run", evaluate_every=200, **settings))
+    run = fit(tiny_run(tmp_path / "run", evaluate_every=600, **settings))
     losses = [row["validation_loss"] for row in rows(run) if "validation_loss" in row]
     config = EvalConfig(latents=(0, "all"), candidates=4, num_samples=200)
     none, every = evaluate(from_pretrained(run), TASKS["sudoku-4"], config)

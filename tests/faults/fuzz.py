@@ -39,7 +39,7 @@ from latent_tokens.training.step import ema_update
 from test_sources import PUZZLE, extreme_csv, shah_rows, shah_zebras
 
 COUNTDOWN = '{"input": "3,5,7,15", "output": "3+5=8,8+7=15"}\n'
-SECONDS = 20  # after which an input counts as a hang
+SECONDS = 60  # after which an input counts as a hang
 SENTENCE = "The latent cells of row {} are open; the known ones, in box 3, are not.\n\n"
 COMMANDS = (
     "data sudoku-4 --num-train 4 --num-validation 2 --num-test 2 --seed 1 --processes 1 --out {out}",

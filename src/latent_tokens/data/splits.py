@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from latent_tokens import tasks
 from latent_tokens.checks import check_choice
 from latent_tokens.configs import Split
+from latent_tokens.progress import CONSOLE
 from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined, task_or_named
 from latent_tokens.tasks.base import HELD_OUT, generate_checked
 
@@ -26,6 +27,7 @@ CHUNK = 1_024  # numbers of the seed tried in one call, at most
 CHUNKS_PER_ROUND = 8  # of each process, at most, before the splits are checked again
 WINDOW = 16_384  # numbers tried before a split may be declared exhausted
 NUMBERS_PER_NEW = 300  # numbers tried per new example, above which it is
+NOTICE_AFTER = 2.0  # seconds without an example
 
 Report = Callable[[int], None]
 SplitExamples = tuple[Examples, Keys, NDArray[np.int8]]
@@ -152,7 +154,13 @@ def compile_kernels(task: Task) -> None:
         for kernel in home.rglob("__pycache__/*.nb?"):
             if kernel.stat().st_mtime < newest:
                 kernel.unlink()
-    generate_chunk(task, 1, 0, 0, os.getpid())
+    text = f"{task.name}: making the first example. Built-in tasks are compiled once."
+    notice = threading.Timer(NOTICE_AFTER, CONSOLE.print, [text], {"highlight": False})
+    notice.start()
+    try:
+        generate_chunk(task, 1, 0, 0, os.getpid())
+    finally:
+        notice.cancel()
 
 
 def generate_chunk(task: Task, count: int, seed: int, first: int, parent: int) -> SplitExamples:

@@ -55,9 +55,9 @@ release-models: setup
 test: setup
 	.venv/bin/pytest $(PARALLEL) -m "not slow"
 
-test-all: setup $(if $(NPM),$(NODE_MODULES))
-	.venv/bin/pytest $(PARALLEL) --ignore tests/test_compiling.py
-	CHECK_SHAPES= .venv/bin/pytest tests/test_compiling.py  # torch.compile cannot trace checks of shapes
+# The fast tests cover the shapes. Checks of shapes triple the time of the slow ones, and torch.compile cannot trace them.
+test-all: $(if $(NPM),$(NODE_MODULES)) test
+	CHECK_SHAPES= .venv/bin/pytest $(PARALLEL) -m slow
 	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5
 
 check: setup check-page

@@ -8,7 +8,7 @@ import socket
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
-# With CHECK_SHAPES=1, as in .ci/run, beartype checks the shapes that signatures state.
+# With CHECK_SHAPES=1, as in the fast tests of .ci/run, beartype checks the shapes that signatures state.
 CHECKED = (
     *("core.order", "core.layout", "core.attention", "core.method", "core.objective", "core.confidence"),
     *("core.selection", "core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood"),

@@ -1,7 +1,8 @@
 # setup           Install the development environment into .venv.
 # demo            Train a model, vary its number of latent tokens, and draw the curve. Needs no extra.
 # test            Run the fast tests.
-# test-all        Run all tests, then compare speed ratios with those in src/latent_tokens/bench.py.
+# test-all        Run all tests, those of core and network with checks of shapes. Then compare speed ratios with
+#                 those in src/latent_tokens/bench.py.
 # check           Format, lint and type checks, also of the text of pages and docstrings, and of web/ if npm is
 #                 installed. Known vulnerabilities are printed and do not fail it.
 # docs            Build the manual in site/. A broken link fails.
@@ -55,9 +56,9 @@ release-models: setup
 test: setup
 	.venv/bin/pytest $(PARALLEL) -m "not slow"
 
-# The fast tests cover the shapes. Checks of shapes triple the time of the slow ones, and torch.compile cannot trace them.
-test-all: $(if $(NPM),$(NODE_MODULES)) test
-	CHECK_SHAPES= .venv/bin/pytest $(PARALLEL) -m slow
+test-all: $(if $(NPM),$(NODE_MODULES)) setup
+	CHECK_SHAPES=1 .venv/bin/pytest $(PARALLEL) -m shapes
+	.venv/bin/pytest $(PARALLEL) -m "not shapes"
 	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5
 
 check: setup check-page

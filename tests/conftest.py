@@ -3,22 +3,32 @@
 import os
 import signal
 import socket
+from pathlib import Path
 
 # A shell makes background jobs ignore SIGINT, and the processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 
-# With CHECK_SHAPES=1, as in the fast tests of .ci/run, beartype checks the shapes that signatures state.
+# With CHECK_SHAPES=1, beartype checks the shapes that the signatures of these modules state, in these tests
+# only: a check of each call doubles the time of a decode.
 CHECKED = (
     *("core.order", "core.layout", "core.attention", "core.method", "core.objective", "core.confidence"),
     *("core.selection", "core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood"),
     *("core.cost", "network.transformer", "network.kernels", "network.memory", "network.fast"),
     *("network.likelihood", "network.check"),
 )
+TESTS_OF_SHAPES = (
+    *("test_blocks", "test_by_hand", "test_contract", "test_core_refusals", "test_decoding", "test_depth"),
+    *("test_equivalences", "test_fast", "test_guesses", "test_kernels", "test_likelihood", "test_objective"),
+    *("test_off_distribution", "test_oracle", "test_order", "test_own_methods", "test_own_network"),
+    *("test_policies", "test_readout", "test_selection", "test_wrappers"),
+)
 if os.environ.get("CHECK_SHAPES"):
     from jaxtyping import install_import_hook
 
     install_import_hook([f"latent_tokens.{name}" for name in CHECKED], "beartype.beartype")
+    files = Path(__file__).parent.glob("test_*.py")
+    collect_ignore = [file.name for file in files if file.stem not in TESTS_OF_SHAPES]
 # The files with the most seconds of processor time, both tiers together.
 LONGEST = (
     "test_processes", "test_fingerprints", "test_pages", "test_page", "test_wheel", "test_paper",
@@ -55,8 +65,12 @@ def variants():
     }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put the longest files first, so that no process is idle while another runs the last long file."""
+    """Mark the fast tests of shapes, and put the longest files first, so that both processes end together."""
+    for item in items:
+        if item.path.stem in TESTS_OF_SHAPES and "slow" not in item.keywords:
+            item.add_marker("shapes")
     items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 

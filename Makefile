@@ -28,7 +28,7 @@ PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 # Else each process compiles the package and its tests again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo release-models test test-all check check-page page drill fuzz docs space
+.PHONY: setup demo release-models test test-all check lint types check-page page drill fuzz docs space
 
 setup: $(READY)
 
@@ -61,10 +61,14 @@ test-all: $(if $(NPM),$(NODE_MODULES)) setup
 	.venv/bin/pytest $(PARALLEL) -m "not shapes"
 	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5
 
-check: setup check-page
+check: lint types check-page
+
+types: setup
+	.venv/bin/mypy
+
+lint: setup
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
-	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/python scripts/lint_docs.py
 	-@.venv/bin/pip-audit --skip-editable --progress-spinner off --timeout 5 2>&1 \

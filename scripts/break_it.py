@@ -69,7 +69,9 @@ def outcome(path, old, new):
 
 
 def files_about(path):
-    """Return the test files that import the module of a path in src/latent_tokens."""
+    """Return the test files that import the module of a path in src/latent_tokens, or run its JavaScript."""
+    if path.endswith(".js"):
+        return [str(COPY / "tests" / "test_engine.py")]
     module = ".".join(("latent_tokens", *Path(path).with_suffix("").parts))
     tests = sorted((COPY / "tests").glob("test_*.py"))
     return [str(test) for test in tests if re.search(rf"\b{re.escape(module)}\b", test.read_text())]

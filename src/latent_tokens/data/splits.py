@@ -154,7 +154,9 @@ def compile_kernels(task: Task) -> None:
         for kernel in home.rglob("__pycache__/*.nb?"):
             if kernel.stat().st_mtime < newest:
                 kernel.unlink()
-    text = f"{task.name}: making the first example. Built-in tasks are compiled once."
+    text = f"{task.name}: making the first example"
+    if type(task).__module__.startswith(tasks.__name__):
+        text += ", which compiles the task once"
     notice = threading.Timer(NOTICE_AFTER, CONSOLE.print, [text], {"highlight": False})
     notice.start()
     try:

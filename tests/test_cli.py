@@ -58,6 +58,7 @@ def test_help_has_a_text_per_flag_and_two_examples(command, capsys):
         is_positional = field.default is dataclasses.MISSING or field.name in ("runs", "answers")
         assert is_positional or not field.init or f"--{name}" in text or f"--no-{name}" in text
     assert "default: None" not in text
+    assert not re.search(r"\bSTR\b", text)
     examples = [line for line in out.splitlines() if line.startswith("    latent-tokens ")]
     assert len(examples) == 2
     assert {type(parse(shlex.split(example)[1:])) for example in examples} == {COMMANDS[command]}

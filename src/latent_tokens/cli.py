@@ -23,6 +23,16 @@ from latent_tokens.commands import COMMANDS, RUN
 from latent_tokens.storage import package_version
 
 PROGRAM = "latent-tokens"
+METAVARS = {
+    "first": "METHOD:STEPS",
+    "mask": "ID|TEXT|new",
+    "compare": "N|all|RUN",
+    "prompt": "TEXT",
+    "methods": "METHOD [METHOD ...]",
+    "tasks": "TASK [TASK ...]",
+    "train": "SHAPE [SHAPE ...]",
+}
+"""The metavars of flags that take text, but for those named as their flag."""
 LESS_MEMORY = "Reduce the batch size or the number of samples."
 PURPOSE = """\
 Train, sample from and evaluate masked diffusion models and their relatives, and set the number of latent
@@ -93,7 +103,7 @@ def parse(arguments: Sequence[str]) -> Any:
 def explain_flags(kind: type) -> None:
     """Set the help of each flag: its docstring on one line, and its default if that is a value.
 
-    The docstring states what a default of None means.
+    The docstring states what a default of None means. The metavar of a text is its name, not STR.
     """
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
@@ -106,11 +116,11 @@ def explain_flags(kind: type) -> None:
         return "" if default in ("", "None", "True", "False") else f"(default: {default})"
 
     hints = get_type_hints(kind, include_extras=True)
-    kind.__annotations__ = {
-        name: Annotated[hints[name], arg(help=text, help_behavior_hint=hint)]
-        for name, text in texts.items()
-        if name in hints
-    }
+    metavars = {name: name.upper() for name in hints if hints[name] in (str, str | None)} | METAVARS
+    for name in texts.keys() & hints.keys():
+        flag = arg(metavar=metavars.get(name), help=texts[name], help_behavior_hint=hint)
+        hints[name] = Annotated[hints[name], flag]
+    kind.__annotations__ = hints
 
 
 def as_flags(message: str, command: object) -> str:

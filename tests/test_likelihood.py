@@ -1,18 +1,26 @@
-"""Likelihoods are probabilities: they sum to one over all sequences, and equal the frequencies of samples."""
+"""Likelihoods are probabilities: they sum to one over all sequences, and equal the frequencies of samples.
+
+So do those of continuations given a context.
+"""
 
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 import torch
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, Decoding, Transformer, log_likelihood
+from latent_tokens import METHODS, Decoding, Size, Transformer, log_likelihood
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.sampling import generate
-from latent_tokens.evaluation.likelihood import nats_along_orders
-from latent_tokens.sizes import Size
+from latent_tokens.evaluation.likelihood import (
+    Continuation,
+    LikelihoodSettings,
+    batches,
+    nats_along_orders,
+    score_continuations,
+)
 from latent_tokens.tasks import Examples
 
 WAYS = [
@@ -33,36 +41,36 @@ OFF = [("mdm", 0), *((name, 1) for name in ("mdm", "ar-mtp", "ar-mtp-window-3", 
 @pytest.fixture(scope="module")
 def net():
     torch.manual_seed(0)
-    made = Transformer(Size(16, 2, 2), 3, 4, "both")
-    for weight in made.parameters():
+    network = Transformer(Size(16, 2, 2), 3, 10, "both")
+    for weight in network.parameters():
         weight.data += 0.5 * torch.randn_like(weight)
-    return made.eval()
+    return network.eval()
 
 
-def every(length=4, vocabulary=3):
-    return torch.tensor(list(product(range(vocabulary), repeat=length)))
+def every_sequence():
+    """Return all sequences of four of three tokens."""
+    return torch.tensor(list(product(range(3), repeat=4)))
+
+
+def first_examples(count):
+    return Examples.of(every_sequence()[:count].numpy().astype(np.uint16), 0)
 
 
 def order_of(name, count):
-    return torch.tensor(
-        [[0, 1, 2, 3] if METHODS[name].order is METHODS["arm"].order else [2, 0, 3, 1]]
-    ).repeat(count, 1)
+    is_fixed = METHODS[name].order is METHODS["arm"].order
+    return torch.tensor([[0, 1, 2, 3] if is_fixed else [2, 0, 3, 1]]).repeat(count, 1)
 
 
 @pytest.mark.parametrize(("name", "latents"), [*WAYS, ("mdm", 0), ("mdm", 1)])
 def test_likelihoods_sum_to_one(net, name, latents):
-    tokens = every()
-    count = len(tokens)
-    ends = torch.full((count,), 4)
-    off = {"off_distribution": (name, latents) in OFF}
-    found = log_likelihood(
-        net, METHODS[name], tokens, order_of(name, count), torch.zeros_like(ends), ends, latents, **off
-    )
-    assert found.sum(1).exp().sum().item() == pytest.approx(1, abs=1e-6)
-    known = torch.full((count,), 2)
-    given_two = log_likelihood(net, METHODS[name], tokens, order_of(name, count), known, ends, latents, **off)
-    assert (given_two[:, :2] == 0).all()
-    assert given_two.sum(1).exp().sum().item() == pytest.approx(9, abs=1e-6)
+    tokens = every_sequence()
+    ends = torch.full((len(tokens),), 4)
+    for num_known, num_prefixes in ((0, 1), (2, 9)):
+        counts = (torch.full_like(ends, num_known), ends, latents)
+        arguments = (net, METHODS[name], tokens, order_of(name, len(tokens)), *counts)
+        nats = log_likelihood(*arguments, off_distribution=(name, latents) in OFF)
+        assert (nats[:, :num_known] == 0).all()
+        assert nats.sum(1).exp().sum().item() == pytest.approx(num_prefixes, abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "latents"), [*WAYS, *OFF])
@@ -89,11 +97,9 @@ def test_likelihood_is_that_of_decoding(net, name, latents):
 
 @pytest.mark.parametrize("name", ["mdm", "esolm"])
 def test_tokens_have_any_type_of_whole_numbers(net, name):
-    tokens, order = every()[:3], order_of(name, 3)
-    known, ends = torch.zeros(3, dtype=torch.long), torch.full((3,), 4)
-    expected = log_likelihood(net, METHODS[name], tokens, order, known, ends)
-    narrow = (each.to(torch.int16) for each in (tokens, order, known, ends))
-    assert torch.equal(log_likelihood(net, METHODS[name], *narrow), expected)
+    wide = (every_sequence()[:3], order_of(name, 3), torch.zeros(3, dtype=torch.long), torch.full((3,), 4))
+    narrow = (each.to(torch.int16) for each in wide)
+    assert torch.equal(log_likelihood(net, METHODS[name], *narrow), log_likelihood(net, METHODS[name], *wide))
 
 
 @pytest.mark.parametrize(
@@ -101,14 +107,14 @@ def test_tokens_have_any_type_of_whole_numbers(net, name):
     [("esolm", 0), ("esolm", 1), ("esolm", "all"), ("arm", None), ("scdm", 1), ("scdm", "all")],
 )
 def test_likelihood_of_rows_is_that_of_the_steps_and_alone(net, name, latents):
-    """In one pass, with a cache, or step by step, and with rows of unequal lengths."""
+    """In one pass, with a cache, or step by step. Rows have unequal lengths, and all of the last is given."""
     method = METHODS[name]
-    tokens = torch.tensor([[2, 1, 0, 1], [0, 2, 1, 0], [1, 1, 2, 0]])
-    order = torch.tensor([[2, 0, 3, 1], [2, 0, 1, 3], [1, 0, 2, 3]])
+    tokens = torch.tensor([[2, 1, 0, 1], [0, 2, 1, 0], [1, 1, 2, 0], [0, 0, 1, 2]])
+    order = torch.tensor([[2, 0, 3, 1], [2, 0, 1, 3], [1, 0, 2, 3], [0, 1, 2, 3]])
     if name == "arm":
-        order = torch.arange(4).expand(3, 4)
-    known = torch.tensor([0, 2, 1])
-    for ends in (torch.tensor([4, 3, 2]), torch.tensor([4, 4, 4])):
+        order = torch.arange(4).expand(4, 4)
+    known = torch.tensor([0, 2, 1, 4])
+    for ends in (torch.tensor([4, 3, 2, 4]), torch.full((4,), 4)):
         arguments = (net, method, tokens, order, known, ends, latents)
         found = log_likelihood(*arguments)
         expected = score_tokens(*arguments).log_probabilities
@@ -118,79 +124,28 @@ def test_likelihood_of_rows_is_that_of_the_steps_and_alone(net, name, latents):
             cut = (tokens[one, :end], order[one, :end], known[one], ends[one], latents)
             torch.testing.assert_close(found[one, :end], log_likelihood(net, method, *cut), atol=1e-5, rtol=0)
             assert (found[row, end:] == 0).all()
-
-
-@pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
-def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch, name):
-    net.method = METHODS[name]
-    examples = Examples.of(every()[:8].numpy().astype(np.uint16), 0)
-    whole = nats_along_orders(net, examples, orders=3, seed=7)
-    assert whole.shape == ((1, 8) if name == "arm" else (3, 8))
-    monkeypatch.setattr("latent_tokens.evaluation.likelihood.ROWS", 1)
-    assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
-    if name == "arm":
-        return
-    same = Examples.of(np.repeat(examples.tokens[5:6], 12, 0), 0)
-    assert len(set(nats_along_orders(net, same).round(4).flatten())) > 5
-    known = torch.zeros(8, dtype=torch.long)
-    order = torch.arange(4).expand(8, 4)
-    ends = torch.full((8,), 4)
-    tokens = torch.from_numpy(examples.tokens.astype(np.int64))
-    expected = -log_likelihood(net, net.method, tokens, order, known, ends).sum(1).numpy()
-    found = nats_along_orders(net, examples, order="left_to_right")[0]
-    assert found == pytest.approx(expected, abs=1e-5)
-
-
-def test_orders_and_latents_are_never_ignored_silently(net):
-    examples = Examples.of(every()[:4].numpy().astype(np.uint16), 0)
-    for name, settings, parts in (
-        ("arm", {"order": "uniform"}, ("order=uniform", "left to right only")),
-        ("arm", {"order": "blockwise:2"}, ("order=blockwise:2", "left to right only")),
-        ("mdm", {"latents": 2}, ("latents=2 is not supported by mdm", "latents=all")),
-        ("scdm", {"order": "blockwise:0"}, ("order=blockwise:0", "uniform, left_to_right, blockwise:N")),
-        ("scdm", {"order": "top_prob"}, ("order=top_prob", "uniform, left_to_right, blockwise:N")),
-    ):
-        net.method = METHODS[name]
-        with refused(*parts):
-            nats_along_orders(net, examples, **settings)
-
-
-def test_given_and_padding_positions_have_no_nats(net):
-    net.method = METHODS["scdm"]
-    tokens = np.array([[0, 1, 2, 0], [2, 1, 0, 0]], np.uint16)
-    known = np.array([[False, True, False, True], [True, False, False, False]])
-    examples = Examples(tokens, known, np.array([4, 2], np.uint16))
-    done = []
-    nats = nats_along_orders(net, examples, orders=8, latents=1, seed=3, report=done.append)
-    assert sum(done) == 16
-    for row, orders, num_known, end in ((0, ((1, 3, 0, 2), (1, 3, 2, 0)), 2, 4), (1, ((0, 1, 2, 3),), 1, 2)):
-        line = torch.tensor(tokens[row : row + 1].astype(int))
-        counts = (torch.tensor([num_known]), torch.tensor([end]))
-        expected = {
-            round(-log_likelihood(net, net.method, line, torch.tensor([order]), *counts, 1).sum().item(), 3)
-            for order in orders
-        }
-        assert expected == set(nats[:, row].round(3).tolist())
-    assert (nats_along_orders(net, examples, orders=8, latents=1, seed=4)[:, 0] != nats[:, 0]).any()
-
-
-@pytest.mark.parametrize("name", ["arm", "esolm", "scdm"])
-def test_row_whose_tokens_are_all_given_has_no_nats(net, name):
-    tokens = every()[:3]
-    order = torch.arange(4).expand(3, -1)
-    num_known, lengths = torch.tensor([4, 1, 2]), torch.tensor([4, 4, 2])
-    nats = log_likelihood(net, METHODS[name], tokens, order, num_known, lengths)
-    alone = log_likelihood(net, METHODS[name], tokens[1:2], order[:1], num_known[1:2], lengths[1:2])
-    assert nats[1].tolist() == pytest.approx(alone[0].tolist(), abs=1e-5)
-    assert (nats[[0, 2]] == 0).all()
-    assert (log_likelihood(net, METHODS[name], tokens, order, lengths, lengths) == 0).all()
-    assert (log_likelihood(net, METHODS[name], tokens, order, 0 * lengths, 0 * lengths) == 0).all()
+    for counts in (known * 0, ends):  # of no row is a token scored
+        assert (log_likelihood(net, method, tokens, order, counts, counts, latents) == 0).all()
 
 
 def test_orders_past_the_end_are_free(net):
-    tokens, order = every()[:1], torch.tensor([[0, 1, 3, 2]])
+    tokens, order = every_sequence()[:1], torch.tensor([[0, 1, 3, 2]])
     none, two = torch.tensor([0]), torch.tensor([2])
     assert (log_likelihood(net, METHODS["arm"], tokens, order, none, two)[0, :2] < 0).all()
+
+
+@pytest.mark.parametrize("name", ["esolm", "scdm", "arm"])
+def test_entries_after_the_end_are_not_scored(net, name):
+    tokens = torch.tensor([[2, 1, 0, 1, 1], [0, 2, 1, 0, 2]])
+    order = torch.arange(5).expand(2, -1)
+    counts = torch.tensor([1, 2]), torch.tensor([5, 5])
+    complete = score_tokens(net, METHODS[name], tokens, order, *counts)
+    part = score_tokens(net, METHODS[name], tokens, order, *counts, ends=torch.tensor([3, 4]))
+    for row, end in enumerate((3, 4)):
+        assert part.log_probabilities[row, :end] == pytest.approx(complete.log_probabilities[row, :end])
+        assert not part.log_probabilities[row, end:].any()
+        assert part.is_argmax[row, :end].equal(complete.is_argmax[row, :end])
+    assert complete.log_probabilities[0, 3:].all()
 
 
 def test_method_of_the_causal_rule_has_its_own_latents(nano):
@@ -203,17 +158,154 @@ def test_method_of_the_causal_rule_has_its_own_latents(nano):
     assert own == four != none
 
 
-def test_likelihood_along_blocks_is_that_of_their_orders(net):
-    """With blocks of 2, the first two positions come in either order, and then the last two."""
+# Along several orders of each sequence.
+
+
+@pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
+def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch, name):
+    net.method = METHODS[name]
+    examples = first_examples(8)
+    whole = nats_along_orders(net, examples, orders=3, seed=7)
+    assert whole.shape == ((1, 8) if name == "arm" else (3, 8))
+    monkeypatch.setattr("latent_tokens.evaluation.likelihood.ROWS", 1)
+    assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
+    if name == "arm":
+        return
+    same = Examples.of(np.repeat(examples.tokens[5:6], 12, 0), 0)
+    assert len(set(nats_along_orders(net, same).round(4).flatten())) > 5
+    counts = (torch.zeros(8, dtype=torch.long), torch.full((8,), 4))
+    order = torch.arange(4).expand(8, 4)
+    expected = -log_likelihood(net, net.method, every_sequence()[:8], order, *counts).sum(1).numpy()
+    found = nats_along_orders(net, examples, order="left_to_right")[0]
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("order", "orders"),
+    [
+        ("uniform", [[(1, 3, 0, 2), (1, 3, 2, 0)], [(0, 1, 2, 3)], list(permutations(range(4)))]),
+        (
+            "blockwise:2",
+            [[(1, 3, 0, 2)], [(0, 1, 2, 3)], [(0, 1, 2, 3), (0, 1, 3, 2), (1, 0, 2, 3), (1, 0, 3, 2)]],
+        ),
+    ],
+)
+def test_nats_are_those_of_the_orders_of_each_row(net, order, orders):
+    """Given and padding positions have none. Of the last row no token is given."""
     net.method = METHODS["scdm"]
-    examples = Examples.of(every()[:3].numpy().astype(np.uint16), 0)
-    nats = nats_along_orders(net, examples, orders=12, order="blockwise:2", seed=1)
-    counts = (torch.zeros(3, dtype=torch.int64), torch.full((3,), 4))
-    orders = torch.tensor([[0, 1, 2, 3], [0, 1, 3, 2], [1, 0, 2, 3], [1, 0, 3, 2]])
-    arguments = (net, net.method, every()[:3])
-    each = [-log_likelihood(*arguments, order.expand(3, -1), *counts).sum(1) for order in orders]
-    expected = torch.stack(each)
-    for row in range(3):
+    tokens = np.array([[0, 1, 2, 0], [2, 1, 0, 0], [0, 2, 1, 1]], np.uint16)
+    known = np.array([[False, True, False, True], [True, False, False, False], [False] * 4])
+    examples = Examples(tokens, known, np.array([4, 2, 4], np.uint16))
+    done = []
+    settings = {"orders": 16, "order": order, "latents": 1}
+    nats = nats_along_orders(net, examples, **settings, seed=3, report=done.append)
+    assert sum(done) == 16 * 3
+    for row, (num_known, end) in enumerate(((2, 4), (1, 2), (0, 4))):
+        line = torch.tensor(tokens[row : row + 1].astype(int)).expand(len(orders[row]), -1)
+        counts = (torch.full((len(line),), count) for count in (num_known, end))
+        of_orders = -log_likelihood(net, net.method, line, torch.tensor(orders[row]), *counts, 1).sum(1)
+        expected = set(of_orders.numpy().round(3).tolist())
         found = set(nats[:, row].round(3).tolist())
-        assert found <= set(expected[:, row].numpy().round(3).tolist())
-        assert len(found) > 1
+        assert found <= expected
+        assert len(found) >= min(len(expected), 3)
+    assert (nats_along_orders(net, examples, **settings, seed=4)[:, 2] != nats[:, 2]).any()
+
+
+def test_orders_and_latents_are_never_ignored_silently(net):
+    examples = first_examples(4)
+    for name, settings, parts in (
+        ("arm", {"order": "uniform"}, ("order=uniform", "left to right only")),
+        ("arm", {"order": "blockwise:2"}, ("order=blockwise:2", "left to right only")),
+        ("mdm", {"latents": 2}, ("latents=2 is not supported by mdm", "latents=all")),
+        ("scdm", {"order": "blockwise:0"}, ("order=blockwise:0", "uniform, left_to_right, blockwise:N")),
+        ("scdm", {"order": "top_prob"}, ("order=top_prob", "uniform, left_to_right, blockwise:N")),
+    ):
+        net.method = METHODS[name]
+        with refused(*parts):
+            nats_along_orders(net, examples, **settings)
+
+
+# Continuations of a context.
+
+
+def scores(net, name, continuations, batch_size=8, **settings):
+    limits = {"device": torch.device("cpu"), "batch_size": batch_size}
+    return score_continuations(net, METHODS[name], continuations, LikelihoodSettings(**settings), **limits)
+
+
+@pytest.mark.parametrize(
+    ("name", "latents", "suffix"),
+    [
+        *(("mdm", None, None), ("mdm", "all", 3), ("scdm", 2, None), ("scdm", "all", 2)),
+        *(("esolm", 0, None), ("esolm", 2, None)),
+        *((name, None, None) for name in ("sidm", "arm", "ar-mtp-window-3", "block-mdm-2")),
+    ],
+)
+def test_continuations_of_a_context_sum_to_one(net, name, latents, suffix):
+    every = [Continuation([2, 0, 1], tokens, 5) for tokens in product(range(3), repeat=3)]
+    count = 1 if METHODS[name].is_left_to_right else 2
+    rows = scores(net, name, every, latents=latents, suffix=suffix, orders=count)
+    nats = torch.tensor([row.nats for row in rows], dtype=torch.float64)
+    assert nats.shape == (27, count)
+    assert nats.exp().sum(0).tolist() == pytest.approx([1] * count, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "latents"), [("scdm", 2), ("esolm", 0), ("mdm", None), ("block-mdm-2", None)]
+)
+def test_continuation_is_alone_as_in_a_batch(net, name, latents):
+    pairs = [([0, 1], [2, 2, 1]), ([1, 1, 0, 2], [0]), ([2], [1, 0, 0, 1, 2, 0])]
+    rows = [Continuation(*pair, number) for number, pair in enumerate(pairs)]
+    together = scores(net, name, rows, latents=latents, orders=3)
+    alone = scores(net, name, rows, batch_size=1, latents=latents, orders=3)
+    for row, same in zip(together, alone, strict=True):
+        assert row.nats == pytest.approx(same.nats, abs=1e-5)
+        assert row.is_greedy == same.is_greedy
+    assert len(set(together[2].nats)) == 3
+
+
+def test_suffix_has_the_latent_tokens_of_the_last_token(net):
+    row = [Continuation([0, 1], [2], 0)]
+    with_suffix, without, of_all = (
+        scores(net, "esolm", row, latents=latents, suffix=suffix)[0].nats[0]
+        for latents, suffix in ((2, None), (2, 0), ("all", 2))
+    )
+    tokens = torch.tensor([[0, 1, 2, 0, 0]])
+    order = torch.arange(5)[None]
+    expected = log_likelihood(net, METHODS["esolm"], tokens, order, torch.tensor([2]), torch.tensor([5]), 2)
+    assert with_suffix == pytest.approx(expected[0, 2].item(), abs=1e-6)
+    assert of_all == pytest.approx(with_suffix, abs=1e-6)
+    assert abs(with_suffix - without) > 1e-3
+
+
+def test_greedy_is_the_argmax_of_every_step(net):
+    settings = {"order": "left_to_right", "latents": 1}
+    greedy = []
+    for _ in range(3):
+        every = [Continuation([1, 0, *greedy], [token], 0) for token in range(3)]
+        step = scores(net, "scdm", every, **settings)
+        assert [row.is_greedy for row in step] == [row.nats == max(s.nats for s in step) for row in step]
+        greedy.append(next(token for token, row in enumerate(step) if row.is_greedy))
+    every = list(product(range(3), repeat=3))
+    rows = scores(net, "scdm", [Continuation([1, 0], tokens, 0) for tokens in every], **settings)
+    assert [tokens for tokens, row in zip(every, rows, strict=True) if row.is_greedy] == [tuple(greedy)]
+
+
+def test_wrong_settings_of_continuations_are_refused(net):
+    row = [Continuation([0], [1], 0)]
+    for name, settings, message in (
+        ("sidm", {"latents": 3}, "latents=3 is not supported by"),
+        ("arm", {"order": "uniform"}, "order=uniform: this method decodes from left to right"),
+        ("esolm", {"order": "left_to_right", "orders": 2}, "orders=2 with order=left_to_right"),
+        ("esolm", {"orders": 0}, "orders=0: must be a whole number from 1"),
+    ):
+        with refused(message):
+            scores(net, name, row, **settings)
+    with refused("a continuation needs one token or more"):
+        Continuation([0], [], 0)
+
+
+def test_batch_of_long_continuations_is_smaller():
+    rows = [Continuation([0] * length, [1], 0) for length in (2_047, 99, 4_095, 7)]
+    assert list(batches(rows, 3)) == [[2], [0, 1], [3]]
+    assert list(batches(rows[1::2], 1)) == [[0], [1]]

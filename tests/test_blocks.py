@@ -49,19 +49,6 @@ def test_block_causal_mask_is_its_definition_slot_by_slot():
     assert torch.equal(dense_mask(block_causal(4), layout, last), mask[:, [8, 3]])
 
 
-def test_leaving_out_later_blocks_changes_nothing(pico):
-    """The fifth to eighth positions are the second block, of which two are clean."""
-    _, order = arranged()
-    order = order.sort(1).values
-    tokens = torch.randint(0, 4, (5, LENGTH), generator=torch.Generator().manual_seed(2))
-    logits = {}
-    for shown in (LENGTH, 8, 7):
-        layout = Layout(order[:, :shown], torch.full((5,), 6), torch.full((5,), shown))
-        logits[shown] = BLOCKS.logits(pico, tokens, layout)[:, 6, :4]
-    torch.testing.assert_close(logits[8], logits[LENGTH], atol=1e-5, rtol=1e-5)
-    assert (logits[7] - logits[8]).abs().max() > 1e-2
-
-
 @pytest.mark.parametrize("method", [METHODS["scdm"], BLOCKS], ids=name_of)
 def test_generate_decodes_blocks_from_left_to_right(pico, method):
     known, _ = arranged()

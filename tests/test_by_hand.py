@@ -51,13 +51,12 @@ from latent_tokens.core.sampling import generate as reference_generate, nucleus,
 from latent_tokens.data.corpus import PackedFile, split_of
 from latent_tokens.data.splits import SplitBuilder
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
-from latent_tokens.evaluation.text import NGram, distinct, entropy as entropy_of_sample
+from latent_tokens.evaluation.text import distinct, entropy as entropy_of_sample
 from latent_tokens.network.transformer import Block
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Countdown, Examples, Text
 from latent_tokens.tasks.base import evenly, split_by_key
 from latent_tokens.tasks.countdown import holds
-from latent_tokens.tasks.examples import smallest_type
 from latent_tokens.tasks.rng import next_random
 from latent_tokens.tasks.sudoku.grid import Grid
 from latent_tokens.tasks.zebra import clues
@@ -493,6 +492,8 @@ def test_cost_of_an_evaluated_row(nano, latents, processed, cost):
 
 def test_intervals():
     assert wilson(0.9, 10) == pytest.approx((0.5958, 0.9821), abs=1e-4)
+    assert wilson(0.0, 20) == (0.0, pytest.approx(0.1611, abs=1e-4))
+    assert wilson(1.0, 20)[1] == 1.0
     assert half_interval([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
     assert half_interval_of_ratio([2.0, 6.0], [1.0, 2.0]) == pytest.approx(12.706 * 2 / 3 / 1.5, abs=1e-3)
     assert (student(2), student(31)) == (12.706, 2.042)
@@ -503,13 +504,6 @@ def test_diversity_of_samples():
     assert entropy_of_sample(np.array([0, 0, 1, 1], np.uint8)) == pytest.approx(NATS)
     samples = np.array([[1, 1, 2, 1]], np.uint8)
     assert (distinct(samples, 1), distinct(samples, 2)) == (2 / 4, 3 / 3)
-
-
-def test_trigram_model_of_one_pair():
-    """P(1) = (1 + 2 / 2) / (2 + 2), and P(1 | 0) = (1 + 1 * P(1)) / (1 + 1)."""
-    model = NGram([[0, 1]], vocab_size=2)
-    assert model.probability((), 1) == 0.5
-    assert model.probability((0,), 1) == 0.75
 
 
 # Tasks.
@@ -590,9 +584,7 @@ def test_a_split_takes_each_new_key_once():
     assert builder.repeated == 1
 
 
-def test_types_of_tokens_and_weights():
-    found = [smallest_type(largest) for largest in (255, 256, 65_535, 65_536)]
-    assert found == [np.uint8, np.uint16, np.uint16, np.uint32]
+def test_type_of_weights():
     half = torch.zeros(1, dtype=torch.bfloat16)
     assert common_dtype([half, half]) == torch.bfloat16
     assert common_dtype([half, half.half()]) == torch.float32

@@ -11,7 +11,6 @@ from latent_tokens import (
     METHODS,
     TASKS,
     Decoding,
-    EvalConfig,
     entropy,
     evaluate,
     generate,
@@ -22,7 +21,6 @@ from latent_tokens import (
 )
 from latent_tokens.core.sampling import NUM_RANKED, nucleus
 from latent_tokens.model import ResultTable
-from latent_tokens.paper.recipes import evaluation_content
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)
@@ -48,16 +46,6 @@ def test_slots_stand_as_clean_latents_candidates():
     assert samples.order.tolist() == [[2, 0, 1]] * 2
     assert samples.processed.tolist() == [2 + 3 + 3] * 2
     assert samples.forward_passes == 3
-
-
-def test_arm_is_fed_its_begin_sign_and_the_tokens_so_far():
-    net, samples = run("arm")
-    for step, (ids, positions, mask) in enumerate(net.calls):
-        assert positions.tolist() == [list(range(step + 1))] * 2
-        assert (ids[:, 0] == 3).all()
-        assert (ids[:, 1:] == samples.tokens[:, :step]).all()
-        assert (mask == torch.ones(step + 1, step + 1).tril().bool()).all()
-    assert samples.processed.tolist() == [6, 6]
 
 
 def test_padding_is_mask_at_position_0_and_sees_itself_alone():
@@ -136,18 +124,6 @@ def test_only_number_of_latents_of_a_method_can_be_given(name, latents):
     assert (given_n.processed == own.processed).all()
 
 
-def test_a_seed_fixes_the_samples_and_another_changes_them():
-    known = torch.zeros(200, 3, dtype=torch.bool)
-    samples = [run("scdm", known=known, tokens=known.long(), seed=seed)[1].tokens for seed in (5, 5, 6)]
-    assert (samples[0] == samples[1]).all()
-    assert (samples[0] != samples[2]).any()
-
-
-def test_left_to_right_methods_infill_with_what_is_known_first():
-    _, samples = run("ar-mtp", known=torch.tensor([[False, True, False], [False, False, True]]))
-    assert samples.order.tolist() == [[1, 0, 2], [2, 0, 1]]
-
-
 def test_positions_past_the_length_take_no_part_in_the_checks():
     known = torch.tensor([[True, False, True], [False, False, False]])
     tokens = torch.tensor([[0, 0, 3], [0, 0, 0]])  # 3 is MASK
@@ -163,19 +139,14 @@ def by_stable_sort(probabilities, top_p):
     return torch.zeros_like(ranked).scatter(-1, ids, ranked.masked_fill(beyond, 0))
 
 
-@pytest.mark.parametrize("top_p", [0.05, 0.9, 0.999])
-@pytest.mark.parametrize("kinds", [3, 10_000])
-def test_nucleus_is_that_of_a_stable_sort_bit_for_bit(top_p, kinds):
-    """With few kinds of logits, many tokens are equally probable."""
-    logits = torch.randint(0, kinds, (2, 3, 1_000), generator=torch.Generator().manual_seed(kinds)).double()
-    probabilities = (6 * logits / kinds).softmax(-1)
-    assert torch.equal(nucleus(probabilities, top_p), by_stable_sort(probabilities, top_p))
+def probabilities_of_a_vocabulary():
+    """Return probabilities of which many are equal, and of a large vocabulary, of which some are ranked.
 
-
-def rows_of_a_large_vocabulary():
-    """Return probabilities whose nucleus ends before, at and after the tokens that are ranked first."""
-    vocabulary = 2 * NUM_RANKED + 1
+    The nucleus of the latter ends before, at and after these.
+    """
     generator = torch.Generator().manual_seed(0)
+    many_equal = torch.randint(0, 3, (2, 3, 1_000), generator=generator).double()
+    vocabulary = 2 * NUM_RANKED + 1
     equal = torch.full((vocabulary,), 1 / vocabulary).double()
     spike = torch.zeros(vocabulary).double()
     spike[vocabulary // 2] = 1
@@ -185,14 +156,13 @@ def rows_of_a_large_vocabulary():
     more[1 : NUM_RANKED + 2] = 1 / (NUM_RANKED + 1)  # and one more
     normal = torch.randn(3, vocabulary, generator=generator).double()
     random = (torch.tensor([[0.3], [3], [9]]) * normal).softmax(-1)
-    return [equal, spike, boundary, more, *random]
+    rows = [equal, spike, boundary, more, *random]
+    return [many_equal.softmax(-1), *(row[None, None] for row in rows), torch.stack(rows)[:, None]]
 
 
 @pytest.mark.parametrize("top_p", [1e-9, 0.5, 0.9, NUM_RANKED / (NUM_RANKED + 1), 1 - 1e-12])
-def test_nucleus_of_a_large_vocabulary_is_exact(top_p):
-    rows = rows_of_a_large_vocabulary()
-    batches = [row[None, None] for row in rows] + [torch.stack(rows)[:, None]]
-    for probabilities in batches:
+def test_nucleus_is_that_of_a_stable_sort_bit_for_bit(top_p):
+    for probabilities in probabilities_of_a_vocabulary():
         assert torch.equal(nucleus(probabilities, top_p), by_stable_sort(probabilities, top_p))
 
 
@@ -248,7 +218,7 @@ def test_noise_of_zero_probability_is_finite(pico):
     assert [step.chosen.item() for step in steps] == [step.candidates[0][0] for step in steps]
 
 
-def test_row_and_hash_have_the_noise_only_if_set(nano):
+def test_row_has_the_noise_only_if_set(nano):
     nano.method = METHODS["mdm"]
     rows = [
         evaluate(nano, TASKS["sudoku-4"], candidates=4, num_samples=4, confidence_noise=noise)[0]
@@ -258,5 +228,3 @@ def test_row_and_hash_have_the_noise_only_if_set(nano):
     table = str(ResultTable(rows, "title"))
     assert "top-prob, noise 9 " in table
     assert "top-prob " in table
-    assert evaluation_content(EvalConfig(confidence_noise=0)) == evaluation_content(EvalConfig())
-    assert evaluation_content(EvalConfig(confidence_noise=4.5))["confidence_noise"] == 4.5

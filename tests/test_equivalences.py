@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from latent_tokens import METHODS, SIZES, Decoding, Transformer, generate
-from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
+from latent_tokens.core.attention import bidirectional, causal, dense_mask, independent, semi_causal
 from latent_tokens.core.cost import relative_cost, tokens_processed
 from latent_tokens.core.layout import Layout, next_layout
 
@@ -40,18 +40,13 @@ def test_permuting_slots_with_their_positions_permutes_logits(pico, order, token
     torch.testing.assert_close(turned, straight[:, turn], atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("rule", [independent, semi_causal, causal])
-def test_leaving_out_what_follows_changes_nothing(pico, order, tokens, rule):
+@pytest.mark.parametrize("rule", [independent, semi_causal, causal, bidirectional])
+def test_leaving_out_what_follows_changes_a_bidirectional_model_only(pico, order, tokens, rule):
     method = replace(METHODS["scdm"], attention=rule)
     full = method.logits(pico, tokens, layout_of(order, 5, LENGTH))
     short = method.logits(pico, tokens, layout_of(order, 5, 8))
-    torch.testing.assert_close(short[..., :4], full[:, :8, :4], atol=1e-5, rtol=1e-5)
-
-
-def test_leaving_out_what_follows_changes_a_bidirectional_model(pico, order, tokens):
-    full = METHODS["mdm"].logits(pico, tokens, layout_of(order, 5, LENGTH))
-    short = METHODS["mdm"].logits(pico, tokens, layout_of(order, 5, 8))
-    assert (short - full[:, :8])[..., :4].abs().max() > 1e-2
+    largest = (short - full[:, :8])[..., :4].abs().max()
+    assert largest > 1e-2 if rule is bidirectional else largest < 1e-4
 
 
 def test_latents_change_the_target_under_causal_rules_only(pico, order, tokens):

@@ -1,12 +1,9 @@
 """Result rows: their entries, and that they are reproducible."""
 
-from dataclasses import replace
-
 import pytest
 
 from helpers.refusals import refused
 from latent_tokens import METHODS, SIZES, TASKS, DataConfig, Transformer, evaluate, load_data, make_data
-from latent_tokens.evaluation.intervals import wilson
 
 TASK = TASKS["sudoku-4"]
 
@@ -80,7 +77,6 @@ def test_equal_settings_give_equal_rows_in_any_batch(pico):
 
 
 REFUSED = [
-    ("mdm", {"latents": (4,)}, "Use"),
     ("arm", {"order": "top_prob"}, "Use"),
     ("sidm", {"latents": (0, "all")}, "Use"),
     ("scdm", {"order": "uniform", "candidates": 8}, "Use candidates=1"),
@@ -88,8 +84,6 @@ REFUSED = [
     ("arm", {"refresh": False}, "order=left_to_right"),
     *(("scdm", {"latents": wrong}, "latents=") for wrong in (-1, [], "some", 1.5, True)),
     ("scdm", {"num_samples": 0}, "num_samples="),
-    ("scdm", {"order": "left-to-right"}, "order="),
-    ("scdm", {"protocol": "paper"}, "padding=none"),
 ]
 
 
@@ -100,18 +94,8 @@ def test_impossible_evaluation_is_refused_before_sampling(pico, name, settings, 
         evaluate(pico, TASK, on_row=pytest.fail, **settings)
 
 
-def test_wilsons_interval_is_of_a_share():
-    assert wilson(0.0, 20) == (0.0, pytest.approx(0.1611, abs=1e-4))
-    assert wilson(1.0, 20)[1] == 1.0
-
-
-def test_a_weight_that_is_not_the_rows_own_shows_in_the_name(pico):
-    pico.method = replace(METHODS["ar-mtp"], weight="elbo")
-    assert evaluate(pico, TASK, num_samples=1)[0]["method"] == "ar-mtp (elbo)"
-
-
 def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(pico, tmp_path):
-    counts = {"num_train": 0, "num_validation": 0, "num_test": 8}
+    counts = {"num_train": 0, "num_validation": 8, "num_test": 8}
     puzzles = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", processes=1, **counts))
     boards = TASKS["sudoku-6"]
     net = Transformer(SIZES["pico"], boards.vocab_size, boards.length).eval()
@@ -121,6 +105,9 @@ def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(pico, tmp_path):
     masked = (task.givens(splits["test"].tokens) < 0).sum()
     assert (row["problems"], row["num_samples"], row["metric"]) == ("puzzles", 8, "valid")
     assert row["processed"] == masked * 36 / 8 < 36 * 36  # a clue takes no step
+    net.method = METHODS["scdm"]
+    (row,) = evaluate(net, boards, data=puzzles, latents=2, latent_policy="relevant")
+    assert (row["latent_policy"], row["num_samples"]) == ("relevant", 8)
     with refused("has SudokuPuzzle"):
         evaluate(pico, TASK, data=puzzles)
     with refused("sudoku-9 has 81 positions over 9 tokens, this model learned sequences of 16"):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from latent_tokens import METHODS, Decoding, Size, Transformer, generate
+from latent_tokens import METHODS
 from latent_tokens.core.attention import dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
 from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, bf16_is_fast, linear, packed_weights
@@ -125,15 +125,3 @@ def test_some_outputs_of_a_linear_layer_are_a_slice_of_all():
         gradient_on = linear(layer, x, slice(12))
         torch.testing.assert_close(gradient_on, layer(x)[..., :12])
         assert gradient_on.requires_grad
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_quantize_dynamic_converts_every_linear_layer():
-    torch.manual_seed(0)
-    net = Transformer(Size(32, 2, 3), 7, 4).eval()
-    quantized = torch.ao.quantization.quantize_dynamic(net, {torch.nn.Linear})
-    assert not any(type(module) is torch.nn.Linear for module in quantized.modules())
-    nothing = torch.zeros(2, 4, dtype=torch.bool)
-    for name in ("scdm", "esolm"):
-        tokens = generate(quantized, METHODS[name], nothing.long(), nothing, Decoding(1), 0).tokens
-        assert tokens.max() < 7

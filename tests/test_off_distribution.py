@@ -8,12 +8,11 @@ import torch
 from matplotlib.figure import Figure
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, Decoding, EvalConfig, generate, load
+from latent_tokens import METHODS, Decoding, generate, load
 from latent_tokens.bench import decoding_case, settings
 from latent_tokens.cli import main
 from latent_tokens.configs import BenchConfig, SamplingConfig
 from latent_tokens.core.decoding import is_off_distribution
-from latent_tokens.paper.recipes import evaluation_content
 from latent_tokens.sharing.card import figures
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 from latent_tokens.trace.drawing import set_title
@@ -77,11 +76,6 @@ def test_off_distribution_step_has_n_latent_tokens(pico, name, latents):
 )
 def test_label_is_for_inputs_that_training_never_had(name, latents, expected):
     assert is_off_distribution(METHODS[name], latents) is expected
-
-
-def test_hash_of_an_evaluation_has_the_flag_only_if_set():
-    assert "off_distribution" not in evaluation_content(EvalConfig())
-    assert evaluation_content(EvalConfig(off_distribution=True))["off_distribution"] is True
 
 
 @pytest.fixture(scope="module")

@@ -14,18 +14,14 @@ from helpers.oracle import Oracle
 from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
-    SIZES,
     TASKS,
-    DataConfig,
     Decoding,
     EvalConfig,
-    Transformer,
     evaluate,
     generate,
     given,
     influence,
     log_likelihood,
-    make_data,
     nats_along_orders,
     random,
     relevant,
@@ -204,13 +200,3 @@ def test_evaluation_measures_the_influence_and_names_the_policy(nano):
     rows, again = evaluate(nano, TASK, config), evaluate(nano, TASK, config)
     assert [row["latent_policy"] for row in rows] == ["relevant", "relevant"]
     assert [row["valid"] for row in rows] == [row["valid"] for row in again]
-
-
-def test_model_of_boards_infills_by_relevance(tmp_path):
-    counts = {"num_train": 0, "num_validation": 8, "num_test": 4}
-    folder = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", processes=1, **counts))
-    boards = TASKS["sudoku-6"]
-    net = Transformer(SIZES["pico"], boards.vocab_size, boards.length).eval()
-    net.method = METHODS["scdm"]
-    (row,) = evaluate(net, boards, EvalConfig(data=folder, latents=(2,), latent_policy="relevant"))
-    assert (row["latent_policy"], row["num_samples"]) == ("relevant", 4)

@@ -66,7 +66,7 @@ def test_row_has_the_settings_and_both_costs(pico, name, settings, expected):
 def test_equal_settings_give_equal_rows_in_any_batch(pico):
     (first,) = rows_of(pico, "scdm", latents=(2,), batch_size=4)
     assert measured(rows_of(pico, "scdm", latents=(2,), batch_size=3)[0]) == measured(first)
-    assert measured(rows_of(pico, "scdm", latents=(2,), seed=1)[0]) != measured(first)
+    assert rows_of(pico, "scdm", latents=(2,), seed=1)[0]["soft_loss"] != first["soft_loss"]
     # A fixed order has one candidate, and a window has as many latent tokens as it was trained on.
     for name, settings, implied in (
         ("scdm", {"order": "uniform"}, {"candidates": 1}),

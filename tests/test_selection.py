@@ -25,11 +25,11 @@ from latent_tokens import (
     of_logits,
     top_prob,
 )
-from latent_tokens.configs import EvalConfig, SamplingConfig
+from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core import sampling
 from latent_tokens.core.decoding import DecodingSettings
 from latent_tokens.core.selection import select
-from latent_tokens.keywords import EvalSettings, ModelSettings, SamplingSettings
+from latent_tokens.keywords import EvalSettings, ModelSettings, SamplingSettings, TrainSettings
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 
 
@@ -237,8 +237,10 @@ OWN_FUNCTIONS = ("confidence", "select")
         (SamplingSettings, SamplingConfig, ()),
         (ModelSettings, SamplingConfig, OWN_FUNCTIONS),
         (EvalSettings, EvalConfig, OWN_FUNCTIONS),
+        (TrainSettings, TrainConfig, ()),
     ],
 )
 def test_keywords_are_the_fields_of_a_config(keywords, config, others):
     names = {*keywords.__required_keys__, *keywords.__optional_keys__}
-    assert names == {*others, *(field.name for field in fields(config))}
+    arguments = {"task", "method"}  # which `fit` has by position
+    assert names == {*others, *(field.name for field in fields(config))} - arguments

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,7 +27,6 @@ from latent_tokens import (
     make_data,
 )
 from latent_tokens.core.method import name_of
-from latent_tokens.keywords import TrainSettings
 from latent_tokens.training.checkpoint import DIGITS, saved_states, saved_step
 from latent_tokens.training.loop import is_finished
 from latent_tokens.training.run import Preempted
@@ -48,21 +47,19 @@ def check_equal(run, other):
     assert timeless(run) == timeless(other)
 
 
-LOSSES = {  # validation at step 30, training to 50 and to 60, validation at 60
-    "mdm": [1.37471, 1.36468, 1.29670, 1.37693],
-    "scdm": [1.37961, 1.36215, 1.29228, 1.36698],
-    "esolm": [1.37875, 1.36374, 1.29549, 1.36012],
-    "ar-mtp": [0.74178, 0.73643, 0.71925, 0.74325],
-}
-
-
-@pytest.mark.parametrize("method", LOSSES)
-def test_losses_of_a_short_run_are_those_stored(method, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "losses"),  # validation at step 30, training to 50 and to 60, validation at 60
+    [
+        ("scdm", [1.37961, 1.36215, 1.29228, 1.36698]),
+        ("ar-mtp", [0.74178, 0.73643, 0.71925, 0.74325]),
+    ],
+)
+def test_losses_of_a_short_run_are_those_stored(method, losses, tmp_path):
     """Other rounding changes them by 1e-6, another seed or other draws by 1e-2."""
     settings = {"steps": 60, "batch_size": 32, "lr": 0.01, "warmup": 10, "ema": 0.9, "seed": 1}
     run = fit(tiny_run(tmp_path / "run", method, evaluate_every=30, **settings))
     found = [row[key] for row in rows(run) for key in ("loss", "validation_loss") if key in row]
-    assert found == pytest.approx(LOSSES[method], abs=2e-5)
+    assert found == pytest.approx(losses, abs=2e-5)
 
 
 @pytest.mark.slow
@@ -75,11 +72,6 @@ def test_a_4x4_model_learns_in_seconds_and_beats_chance_by_far(tmp_path):
     assert losses[-1] < 0.6 < math.log(4)  # the entropy of the 288 boards is 0.354 a cell
     assert every["valid"] > 30  # one board in 15 million is valid by chance
     assert none["relative_cost"] < every["relative_cost"] == 1
-
-
-def test_a_run_repeats_itself_bit_for_bit(whole, tmp_path):
-    check_equal(fit(tiny_run(tmp_path / "again")), whole)
-    assert checkpoints(fit(tiny_run(tmp_path / "other", seed=1, steps=1))) != checkpoints(whole)
 
 
 @pytest.mark.parametrize("changes", [{}, {"dropout": 0.1, "schedule": "constant"}])
@@ -302,13 +294,11 @@ def test_checkpoints_are_also_saved_by_the_clock(tmp_path):
 
 def test_a_setting_out_of_range_is_refused():
     for name, value in (
-        *(("steps", steps) for steps in (0, 2.5)),
+        ("steps", 2.5),
         *(("seed", seed) for seed in (-1, 2**63)),
         ("schedule", "linear"),
         ("weight", "none"),
-        ("size", "huge"),
         ("batch_size", -1),
-        ("lr", 0.0),
         ("lr", "1e-3"),  # as YAML reads 1e-3
         ("clip", None),
         ("weight_decay", "0.1"),
@@ -320,11 +310,6 @@ def test_a_setting_out_of_range_is_refused():
     ):
         with refused(name):
             replace(TrainConfig("sudoku-4", "scdm"), **{name: value})
-
-
-def test_settings_of_fit_are_the_fields_of_the_config():
-    names = [field.name for field in fields(TrainConfig)]
-    assert [*TrainSettings.__annotations__] == names[2:]
 
 
 def test_checkpoints_are_ordered_by_their_step_as_a_number(tmp_path):

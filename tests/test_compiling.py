@@ -23,42 +23,20 @@ pytestmark = [
 NOTHING = torch.zeros(3, 9, dtype=torch.bool)
 
 
-@pytest.fixture(scope="module")
-def pair():
-    """Return an uncompiled network and its compiled copy."""
+def test_compiled_decoding_is_one_graph_and_gives_equal_samples():
     torch.manual_seed(0)
     net = Transformer(Size(32, 2, 3), 7, 9).eval()
     copy = deepcopy(net)
     compile_blocks(copy)
-    return net, copy
-
-
-@pytest.mark.parametrize("name", ["mdm", "esolm", "arm"])
-def test_compiled_decoding_gives_equal_samples(pair, name):
-    expected, found = (generate(net, METHODS[name], NOTHING.long(), NOTHING, Decoding(1), 0) for net in pair)
-    assert torch.equal(found.tokens, expected.tokens)
-    assert torch.equal(found.order, expected.order)
-
-
-def test_compiled_blocks_run_as_one_graph(pair):
     torch._dynamo.utils.counters.clear()
-    torch._dynamo.reset()
-    generate(pair[1], METHODS["esolm"], NOTHING.long(), NOTHING, Decoding(1), 0)
+    for name in ("mdm", "esolm", "arm"):
+        expected, found = (
+            generate(each, METHODS[name], NOTHING.long(), NOTHING, Decoding(1), 0) for each in (net, copy)
+        )
+        assert torch.equal(found.tokens, expected.tokens)
+        assert torch.equal(found.order, expected.order)
     assert sum(torch._dynamo.utils.counters["graph_break"].values()) == 0
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
-
-
-def test_compiled_training_gives_equal_gradients(pair):
-    losses = []
-    for net in pair:
-        net.train().zero_grad()
-        tokens = torch.arange(27).view(3, 9) % 7
-        losses.append(loss(net, METHODS["mdm"], tokens, NOTHING, torch.Generator().manual_seed(0)))
-        losses[-1].backward()
-        net.eval()
-    torch.testing.assert_close(*losses)
-    for ours, theirs in zip(*(net.parameters() for net in pair), strict=True):
-        torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-6, rtol=1e-4)
 
 
 def test_compiled_run_trains_and_samples(tmp_path, capsys):

@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 from helpers.documentation import ROOT
 from helpers.runs import rows, tiny_run
 from latent_tokens import METHODS, SIZES, TASKS, Size, Transformer, fit, loss
-from latent_tokens.core.denoiser import supports_slots
 from latent_tokens.core.objective import corrupt, weighted_nll
 from latent_tokens.network import memory, transformer
 from latent_tokens.network.memory import (
@@ -96,7 +95,6 @@ def test_parts_and_scored_slots_alone_give_equal_gradients(small, monkeypatch, a
 
 
 def test_network_that_supports_slots_is_called_with_them(small):
-    """On a user's network and on a subclass of Transformer."""
     calls = []
 
     class Own:
@@ -114,14 +112,6 @@ def test_network_that_supports_slots_is_called_with_them(small):
         net.supports_slots = supported
         assert torch.isclose(loss(net, *arguments, generator(3), lengths=lengths), expected)
     assert calls == [0, 1]
-
-    class Subclass(Transformer):
-        pass
-
-    net = Subclass(small.size, small.vocab_size, small.max_length)
-    assert not supports_slots(net)
-    net.supports_slots = True
-    assert supports_slots(net)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The paper's evaluation protocol sets candidates and samples, and refuses models that it does not fit."""
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from helpers.refusals import refused
 from helpers.runs import tiny_run
 from latent_tokens import METHODS, TASKS, DataConfig, evaluate, fit, from_pretrained, make_data
-from latent_tokens.cli import main
 from latent_tokens.configs import EvalConfig
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.settings import NUM_ZEBRA, decoding_for, is_adaptive, order_for, with_protocol
@@ -50,13 +48,6 @@ def test_protocol_sets_candidates_and_samples(net, name, method, order, k, count
     net.method = METHODS[method]
     config = with_protocol(net, task, replace(PAPER, order=order))
     assert (config.candidates, config.num_samples, config.protocol) == (k and (k,), count, None)
-
-
-@pytest.mark.parametrize(("method", "order"), [("arm", None), ("ar-mtp", None), ("mdm", "uniform")])
-def test_protocol_suits_orders_without_candidates(net, method, order, data):
-    net.method = METHODS[method]
-    (row,) = evaluate(net, PADDED, replace(PAPER, order=order, data=data))
-    assert row["candidates"] == 1
 
 
 def test_rows_of_the_protocol_are_those_of_its_settings_by_name(net, data):
@@ -106,32 +97,3 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(net):
             decoding_for(net.method, task, sampling)
         if recipe.cell.k is None:
             assert config.candidates == ((8,) if is_adaptive(order) else None)
-
-
-def zebra_file(file, *puzzles):
-    """Write a file of puzzles in the published format, each of clues in words and a table."""
-    file.write_bytes(pickle.dumps([[[*clues.split(), "ANSWER"], table, []] for clues, table in puzzles]))
-    return str(file)
-
-
-FIRST = (
-    "ends LHS c 1 1 RHS CLUE_END left-of LHS c 2 0 RHS c 2 1 CLUE_END nbr LHS c 1 1 RHS c 0 2 CLUE_END"
-    " = LHS c 0 0 RHS c 2 1 CLUE_END != LHS c 0 1 RHS c 2 0 CLUE_END = LHS c 1 2 RHS c 0 0 CLUE_END",
-    [[0, 1, 2], [1, 2, 0], [1, 0, 2], [2, 0, 1]],
-)
-SECOND = (
-    " ".join(f"= LHS c {i} {house} RHS n 0 {house} CLUE_END" for i in range(3) for house in range(2)),
-    [[0, 1, 2]] * 4,
-)
-
-
-def test_overlap_of_published_zebra_files_is_left_out_and_counted(tmp_path, capsys):
-    def convert(name, puzzles, *options):
-        source = zebra_file(tmp_path / f"{name}.PKL", *puzzles)
-        assert main(["data", "zebra-3", "--source", source, "--out", str(tmp_path / name), *options]) == 0
-        return capsys.readouterr().err
-
-    convert("test", [FIRST], "--split", "test")
-    apart = ("--split", "train", "--apart-from", str(tmp_path / "test"))
-    assert "train 1. Left out: 1 shared with --apart-from" in convert("both", [FIRST, SECOND], *apart)
-    assert "train 1. Left out: 0 shared with --apart-from" in convert("other", [SECOND], *apart)

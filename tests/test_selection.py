@@ -5,7 +5,6 @@ from dataclasses import fields
 import pytest
 import torch
 
-from helpers.published_layouts import write as write_layout
 from helpers.refusals import refused
 from latent_tokens import (
     METHODS,
@@ -17,8 +16,6 @@ from latent_tokens import (
     Threshold,
     blockwise,
     entropy,
-    from_transformers,
-    generate,
     left_to_right,
     load,
     margin,
@@ -148,23 +145,6 @@ def test_own_rule_says_how_many_or_which():
 
     assert passes(lambda step: torch.full((len(step.logits),), 2)) == [4]
     assert passes(lambda step: step.positions < 4) == [5]  # 0 to 3, then one a pass
-
-
-@pytest.mark.parametrize("name", ["LLaDA", "Dream"])
-def test_published_layouts_decode_with_a_threshold_in_blocks(tmp_path, name):
-    """Fast-dLLM's decoding of LLaDA and Dream: blocks from left to right, in each what is sure at once."""
-    write_layout(tmp_path, name)
-    net = from_transformers(tmp_path)
-    known = torch.zeros(2, 12, dtype=torch.bool)
-    known[:, :2] = True
-    settings = {"candidates": "all", "order": blockwise(5), "threshold": 0.06}
-    steps = []
-    samples = generate(net, net.method, known.long(), known, on_step=steps.append, **settings)
-    assert ((samples.passes >= 3) & (samples.passes < 10)).all()  # 3 blocks, 10 masked tokens
-    assert (samples.tokens != net.mask_id).all()
-    for step in steps:
-        blocks = step.chosen // 5
-        assert ((blocks == blocks[:, :1]) | (step.chosen < 0)).all()
 
 
 def test_evaluation_sweeps_rules_and_names_them():

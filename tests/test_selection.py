@@ -193,12 +193,6 @@ def nearest_last(step):
     ("name", "settings", "parts"),
     [
         ("sudoku-6-scdm", {"order": "uniform", "threshold": 0.9}, ("threshold=0.9", "order=uniform")),
-        ("sudoku-6-arm", {"threshold": 0.9}, ("probability=0.9", "one token per step")),
-        (
-            "sudoku-6-mdm",
-            {"order": "margin", "entropy_bound": 1},
-            ("confidence=margin", "decodes by entropy"),
-        ),
         ("sudoku-6-mdm", {"select": "half"}, ("select=half", "Use threshold=0.9")),
     ],
 )

@@ -96,11 +96,6 @@ def test_wrapped_network_computes_as_the_network_inside(name, folder, tmp_path):
     assert all(torch.equal(stored[name], tensor) for name, tensor in unwrap(wrapped).state_dict().items())
 
 
-def test_network_without_mask_id_is_refused_in_one_line():
-    with refused("net=Linear: has no mask_id"):
-        as_denoiser(torch.nn.Linear(2, 2))
-
-
 def lora():
     """Return a config of peft, which peft changes. The adapter is not zero at the start."""
     return LoraConfig(r=2, target_modules=["qkv", "mlp_in"], init_lora_weights=False)

@@ -25,11 +25,8 @@ from latent_tokens.tasks import SPLITS, configured, described, description
 
 # Some methods on one task, and every task with one method. scripts/fingerprints.py has all pairs.
 TRAINED = [
-    *(("sudoku-4", method) for method in ("mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp")),
-    *(
-        (name, "scdm")
-        for name in ("sudoku-16", "sudoku-6-puzzle", "zebra-3", "zebra-compact-3", "countdown-3")
-    ),
+    *(("sudoku-4", method) for method in ("mdm", "sidm", "esolm", "ar-mtp")),
+    *((name, "scdm") for name in ("sudoku-6-puzzle", "zebra-3", "zebra-compact-3", "countdown-3")),
 ]
 EVERY = sorted({task.name for task in TASKS.values()})
 PADDED = [name for name in EVERY if hasattr(TASKS[name], "padding")]
@@ -69,6 +66,28 @@ def test_examples_are_what_their_verifier_and_their_scores_want(name, padding):
     assert task.metric in scores
     for figure, values in scores.items():
         assert (values == (0 if figure == "soft_loss" else 1)).all(), figure
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "error"),
+    [
+        ("sudoku-9", 0, "the frame is not [BOS] digits [EOS]"),
+        ("sudoku-9", 82, "the frame is not [BOS] digits [EOS]"),
+        ("sudoku-6-puzzle", 74, "the answer does not end after its last cell"),
+        ("zebra-3", -1, "the answer does not end after its table"),
+    ],
+)
+def test_answer_in_a_wrong_frame_is_not_exact(name, at, error):
+    task = configured(name, {"padding": "paper"})
+    examples = task.generate(1, seed=0)
+    examples.known[0, 1] = True  # a board without a given cell has no exact answer
+    tokens = examples.tokens.copy()
+    slot = np.flatnonzero(tokens[0])[at] if at < 0 else at
+    tokens[0, slot] = 3
+    scores = task.score(tokens, examples)
+    assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
+    assert scores.get("soft_loss", 24) == 24
+    assert task.verify(tokens[0]) == [error]
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -137,13 +156,12 @@ REFUSED = [
     *(("countdown", {"numbers": n}, f"numbers={n}: must be 3, 4 or 5") for n in (2, 3.0)),
     *(
         ("countdown", {"targets": targets}, "must be lowest and highest, whole numbers within 1 and 100")
-        for targets in ((10, 1000), (50, 10), (10.5, 20), (0, 9), None)
+        for targets in ((10, 101), (10.5, 20), (0, 9), None)
     ),
     ("countdown", {"targets": (14, 14)}, "targets=14 14: all of them are held out"),
     ("sudoku-9", {"source": "file"}, "source=file: must be one of solver, pattern"),
     *((name, {"padding": "wide"}, "padding=wide: must be one of none, paper") for name in PADDED),
     ("sudoku-puzzle", {"guessing": 7}, "guessing=7: must be one of never, allowed"),
-    ("chess", {}, "task=chess: must be one of sudoku-4"),
 ]
 
 
@@ -202,7 +220,7 @@ def test_examples_convert_to_a_hugging_face_data_set():
     assert examples.to_hf()[:]["tokens"] == examples.tokens.tolist()
 
 
-@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6-puzzle", "zebra-3", "countdown-3"])
+@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6-puzzle", "zebra-compact-3", "countdown-3"])
 def test_tasks_take_tensors_arrays_and_lists(name):
     task = TASKS[name]
     tokens = task.generate(2, 0).tokens

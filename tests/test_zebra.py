@@ -31,6 +31,7 @@ from latent_tokens.tasks.zebra.puzzles import WORDS, read_prompt
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "zebra" / "reasoning_gym_80.jsonl"
 TASK, SMALL, COMPACT = TASKS["zebra"], TASKS["zebra-3"], TASKS["zebra-compact-3"]
 
+KINDS = ("=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween")
 A = (
     "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 "
     "RHS c 2 0 CLUE_END "
@@ -51,10 +52,6 @@ B_IDS = (
     "1 20 14 16 4 6 15 16 6 6 13 11 14 16 4 4 15 16 6 4 13 18 14 16 5 4 15 16 4 6 13 17 14 16 5 6 15 "
     "13 4 5 6 3 4 6 5 4 5 6 4 5 6 2"
 )
-
-
-def words(tokens):
-    return [WORDS[token] for token in tokens]
 
 
 def answer_start(row):
@@ -80,7 +77,8 @@ def test_a_sat_solver_proves_every_puzzle_unique():
         puzzle, houses, attributes = read_prompt(row)
         start = answer_start(row)
         table = (row[start : start + houses * attributes].reshape(attributes, houses) - 4).tolist()
-        assert zebra_solutions(words(row[1 : start - 1 - houses]), houses, attributes) == [table]
+        words = [WORDS[token] for token in row[1 : start - 1 - houses]]
+        assert zebra_solutions(words, houses, attributes) == [table]
         sizes.add((houses, attributes))
         kinds |= {WORDS[clue[0]] for clue in puzzle}
         if number < 30:  # every clue is needed by propagation
@@ -88,10 +86,10 @@ def test_a_sat_solver_proves_every_puzzle_unique():
             for i in range(len(puzzle)):
                 assert not rules.solves(np.delete(puzzle, i, axis=0), houses, attributes)
     assert len(sizes) == 16
-    assert kinds == {"=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"}
+    assert kinds == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", ["=", "!=", "immediate-left", "left-of", "nbr", "ends", "inbetween"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("houses", [3, 4])
 def test_clue_propagation_equals_enumeration(kind, houses):
     """Three references keep more than the houses of true placements, unless each has one house."""
@@ -141,16 +139,6 @@ def test_two_changed_cells_break_clues_that_are_named(seed, row, swap):
     assert SMALL.score(tokens)["clues"] == pytest.approx(1 - len(wrong) / count)
 
 
-def test_an_answer_that_does_not_end_is_not_exact():
-    task = replace(SMALL, padding="paper")
-    examples = task.generate(1, seed=0)
-    tokens = examples.tokens.copy()
-    tokens[0, answer_start(tokens[0]) + 9] = 5
-    scores = task.score(tokens, examples)
-    assert (scores["exact"], scores["valid"], scores["cells"]) == (0, 0, 1)
-    assert task.verify(tokens[0]) == ["the answer does not end after its table"]
-
-
 def test_a_search_that_runs_long_gives_up():
     """Seven values that all differ in six houses have no table, which only an exhaustive search shows."""
     values = [(row, value) for row in (3, 4, 5) for value in range(3)][:7]
@@ -172,12 +160,9 @@ def test_drawn_as_a_person_would():
 
 TEXTS = [
     ("", "no row of houses"),
-    (A, "no row of houses: after the last CLUE_END must be the houses, like 0 1 2"),
-    (f"{A} 0 2 1", "no row of houses"),
-    (f"{A} 0 1 2 3 4 5 6", "'6' is not a word of a puzzle"),
+    (f"{A} 0 2 1", "no row of houses: after the last CLUE_END must be the houses, like 0 1 2"),
     (f"{A} 0 1", "values and houses below 2"),
     ("= LHS c 0 1 RHS c 1 CLUE_END 0 1 2", "clue '= LHS c 0 1 RHS c 1': must be like"),
-    ("above LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "'above' is not a word of a puzzle"),
     ("0 LHS c 0 1 RHS c 1 1 CLUE_END 0 1 2", "clue '0 LHS c 0 1 RHS c 1 1'"),
     ("= LHS n 1 1 RHS c 1 1 CLUE_END 0 1 2", "clue '= LHS n 1 1 RHS c 1 1'"),
     ("= LHS c 0 1 RHS c 2 1 CLUE_END 0 1 2", "no clue names attribute 1"),
@@ -187,7 +172,6 @@ TEXTS = [
 RECORDS = [
     (A, [[1, 0, 2]] * 3, "the answer is wrong: not true: "),
     (A, A_TABLE[:2], "answer of 2 rows: must have 3 of 3 values"),
-    (A, [[1, 0, 9], *A_TABLE[1:]], "the answer is wrong: attribute A lacks a value"),
     (A.replace("= LHS c 2 2 RHS n 0 1 CLUE_END ", ""), A_TABLE, "the clues have several solutions"),
 ]
 
@@ -265,13 +249,13 @@ def test_parts_of_clues_with_exchangeable_operands_are_equal():
     assert len(np.unique(COMPACT.parts[5 + 3 * 144 : 5 + 4 * 144], axis=0)) == 144
 
 
-@pytest.mark.parametrize("wrong", [[0, 0, 1], [0, 4, 1], [2, 1, 0]])
-def test_wrong_compact_answer_is_neither_valid_nor_exact(wrong):
+def test_wrong_compact_answer_is_neither_valid_nor_exact():
     example = COMPACT.example(B.split(), 3, B_TABLE)
-    tokens = example.tokens.copy()
-    tokens[0, 10:13] = wrong
-    assert COMPACT.verify(tokens[0])
-    assert COMPACT.score(tokens, example)["exact"].tolist() == [0]
+    for wrong in ([0, 0, 1], [0, 4, 1], [2, 1, 0]):
+        tokens = example.tokens.copy()
+        tokens[0, 10:13] = wrong
+        assert COMPACT.verify(tokens[0])
+        assert COMPACT.score(tokens, example)["exact"] == COMPACT.score(tokens)["valid"] == 0
 
 
 class Pairs(TaskBase):

@@ -1,7 +1,7 @@
 """A model is equal after upload and download, its card is complete, and the bundled ones are up to date."""
 
-import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,13 +21,12 @@ from latent_tokens import (
     METHODS,
     DataConfig,
     EvalConfig,
-    TrainConfig,
     evaluate,
     fit,
     from_pretrained,
     make_data,
 )
-from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find
+from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find, tensors_sha256
 from latent_tokens.cli import main
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.sharing.card import CARD, card
@@ -47,8 +46,8 @@ def run(tmp_path_factory):
 
 def same(one, other):
     """Return whether two networks have the same weights and method."""
-    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
-    return one.method == other.method and all(torch.equal(a, b) for a, b in pairs)
+    weights = {tensors_sha256(net.state_dict()) for net in (one, other)}
+    return one.method == other.method and len(weights) == 1
 
 
 def front(text):
@@ -57,19 +56,26 @@ def front(text):
 
 
 PUSH_AND_FETCH = """
+import sys
 import torch
 from latent_tokens import from_pretrained
+from latent_tokens.core.method import name_of
 from latent_tokens.sharing.hub import push_to_hub
-net = from_pretrained({run!r})
+from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
+from transformers import AutoModelForMaskedLM
+net = from_pretrained(sys.argv[1])
 print(push_to_hub(net, "someone/mine", license="mit"))
 back = from_pretrained("someone/mine")
 assert back.method == net.method
 assert all(map(torch.equal, net.state_dict().values(), back.state_dict().values()))
-assert from_pretrained("someone/mine").folder == back.folder
-try:
-    from_pretrained("someone/nothing")
-except ValueError as error:
-    print(error)
+for options in ({}, {"local_files_only": True}):
+    model = AutoModelForMaskedLM.from_pretrained("someone/all", subfolder="small/mine", **options)
+    print(name_of(model.net.method))
+for read in (from_pretrained, LatentTokensForMaskedLM.from_pretrained):
+    try:
+        read("someone/nothing")
+    except ValueError as error:
+        print(error)
 """
 AGAIN = """
 from latent_tokens import from_pretrained
@@ -84,37 +90,41 @@ assert main(["evaluate", "someone/mine", "--num-samples", "2"]) == 0
 """
 
 
-def script(text, address, home, **settings):
+def output_of(script, address, home, *arguments):
     """Return the output of a process that uses the address as its hub."""
     hub = {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "HF_TOKEN": "none"}
-    settings = {"env": os.environ | hub | settings, "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", text], **settings, check=False)
+    settings = {"env": os.environ | hub, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", script, *arguments], **settings, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
 
 @pytest.mark.slow
 def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
+    """So is one in a subfolder, next to another model."""
+    save_pretrained(from_pretrained(run), tmp_path / "saved")
     with serving() as (address, repositories, asked):
-        said, _ = script(PUSH_AND_FETCH.format(run=str(run)), address, tmp_path)
-    commit, refused = said.splitlines()
+        files = {f"small/mine/{path.name}": path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+        repositories["someone/all"] = {**files, "model.safetensors": b"another model"}
+        said, _ = output_of(PUSH_AND_FETCH, address, tmp_path, str(run))
+    commit, *methods, refused, other = said.splitlines()
+    assert methods == ["scdm", "scdm"]
+    assert not any(re.fullmatch(r"/someone/all/resolve/[^/]*/model.safetensors", path) for _, path in asked)
     assert commit.startswith(f"{address}/someone/mine/commit/")
     assert "'someone/nothing' not found: not a run directory, not a bundled model" in refused
-    assert "there is no such model, or you may not read it: 404" in refused
+    for error in (refused, other):
+        assert "there is no such model, or you may not read it: 404" in error
     files = repositories["someone/mine"]
-    assert set(files) == {
-        "README.md", "config.json", "model.safetensors", "results.jsonl", f"{MODULE}.py",
-        "tokenizer.json", "tokenizer_config.json",
-    }  # fmt: skip
-    assert json.loads(files["config.json"])["task"] == read_description(run, "config.json", "run")["task"]
     text = files["README.md"].decode()
     about = front(text)
     assert {"library_name": "latent-tokens", "license": "mit"}.items() <= about.items()
     assert {"latent-tokens", "scdm", "sudoku-4"} <= set(about["tags"])
     assert 'from_pretrained("someone/mine")' in text
     fetched = {path.rpartition("/")[2] for way, path in asked if way == "GET" and "/resolve/" in path}
-    assert fetched == set(files) - {"README.md", f"{MODULE}.py"}  # nothing that could be executed
-    said, wrong = script(AGAIN, address, tmp_path)
+    names = {"config.json", "model.safetensors", "results.jsonl", "tokenizer.json", "tokenizer_config.json"}
+    assert fetched == names  # nothing that could be executed
+    assert set(files) == {*names, "README.md", f"{MODULE}.py"}
+    said, wrong = output_of(AGAIN, address, tmp_path)
     kept, not_fetched, *_ = said.splitlines()
     assert Path(kept).parents[1] == tmp_path / "hub" / "models--someone--mine"
     assert "it cannot be reached: [Errno 111] Connection refused" in not_fetched
@@ -122,34 +132,6 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     assert "'someone/nothing' not found: not a run directory" in line
     # Rows of a model of someone else are printed and not stored.
     assert len(read_results(Path(kept) / "results.jsonl")) == 1
-
-
-SUBFOLDER = """
-from latent_tokens.core.method import name_of
-from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
-from transformers import AutoModelForMaskedLM
-for options in ({}, {"local_files_only": True}):
-    model = AutoModelForMaskedLM.from_pretrained("someone/all", subfolder="small/mine", **options)
-    print(name_of(model.net.method))
-try:
-    LatentTokensForMaskedLM.from_pretrained("someone/all", subfolder="mine")
-except ValueError as error:
-    print(error)
-"""
-
-
-@pytest.mark.slow
-def test_model_in_a_subfolder_of_the_hub_is_fetched_alone(run, tmp_path):
-    save_pretrained(from_pretrained(run), tmp_path / "saved")
-    files = {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
-    with serving() as (address, repositories, asked):
-        repositories["someone/all"] = {f"small/mine/{name}": content for name, content in files.items()}
-        repositories["someone/all"]["model.safetensors"] = b"another model"
-        said, _ = script(SUBFOLDER, address, tmp_path / "home")
-    fetched, stored, refused = said.splitlines()
-    assert fetched == stored == "scdm"
-    assert "there is no such model, or you may not read it: 404" in refused
-    assert not any(path.endswith("/main/model.safetensors") for _, path in asked)
 
 
 def test_bundled_model_and_name_that_no_hub_has_need_no_network():
@@ -168,7 +150,6 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     before, after = (read_description(folder, "config.json", "model") for folder in (run, tmp_path / "given"))
     assert before.items() <= after.items()
     text = (tmp_path / "given" / CARD).read_text()
-    assert text.startswith("---\nlibrary_name: latent-tokens\n")
     assert "of the task `sudoku-4` by the method `scdm`: 2 layers of width 16, 2 heads, 6,885 param" in text
     assert '"steps": 3,' in text
     assert before["data_sha256"]["train"] in text
@@ -204,16 +185,16 @@ def test_changed_model_is_saved_without_old_results(run, tmp_path, change):
     assert same(from_pretrained(tmp_path / "given"), net)
 
 
-def test_a_model_made_in_code_or_whose_folder_is_gone(nano, run, tmp_path):
+def test_a_model_made_in_code_or_whose_folder_is_gone(nano, tmp_path):
     nano.method = METHODS["arm"]
     save_pretrained(nano, tmp_path / "made", dtype=torch.bfloat16)
     about = front((tmp_path / "made" / CARD).read_text())
     assert (about["pipeline_tag"], about["tags"]) == ("text-generation", ["latent-tokens", "diffusion"])
     assert torch.equal(from_pretrained(tmp_path / "made").head.bias, nano.head.bias.bfloat16().float())
-    net = from_pretrained(run)
-    net.folder = tmp_path / "nowhere"
+    nano.folder = tmp_path / "nowhere"
     with refused("is missing, and ", "Set net.folder = None"):
-        save_pretrained(net, tmp_path / "lost")
+        save_pretrained(nano, tmp_path / "lost")
+    nano.folder = None
     assert not (tmp_path / "lost").exists()
 
 
@@ -222,8 +203,8 @@ def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n\n".join(map(words.format, range(600))))
     source = {"source": str(tmp_path / "text.txt"), "length": 16, "tokenizer": "bpe:300"}
     data = make_data(DataConfig("text", tmp_path / "data", **source))
-    budget = {"steps": 2, "batch_size": 4, "warmup": 1, "precision": "fp32"}
-    run = fit(TrainConfig("text", "scdm", tmp_path / "run", data=data, **budget))
+    few = {"steps": 1, "num_train": None, "num_validation": 1_000}
+    run = fit(tiny_run(tmp_path / "run", task="text", data=data, **few))
     assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
     assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0
     assert (tmp_path / "given" / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
@@ -265,45 +246,40 @@ def release(tmp_path, monkeypatch):
     return release
 
 
-def test_a_model_is_put_into_the_package_with_its_rows(tmp_path, release):
-    """Its earlier rows are replaced, and those of other models stay. A directory with a card is copied."""
-    old = [{"task": "sudoku-4", "method": method} for method in ("mdm", "sidm")]
-    for row in old:
-        append_line(tmp_path / "results.jsonl", row)
-    run = fit(tiny_run(tmp_path / "runs" / "sudoku-4-mdm", method="mdm"))
-    rows = release.bundle(run, tmp_path / "beside" / "sudoku-4-mdm")
-    assert [(row["order"], row["precision"]) for row in rows] == [("top_prob", "fp32"), ("uniform", "fp32")]
-    release.put(tmp_path / "beside" / "sudoku-4-mdm", rows)
-    assert read_lines(tmp_path / "results.jsonl") == [old[1], *rows]
-    written = (tmp_path / "sudoku-4-mdm" / "README.md").read_text()
-    assert written == card(tmp_path / "sudoku-4-mdm", rows, license="apache-2.0")
-    assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
-
-
 def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, release, monkeypatch, capsys):
-    """A directory with a card is copied with its rows. Bundled models replace newly trained ones here."""
+    """A run is measured, and a directory with a card is copied with its rows. Both replace earlier rows."""
     monkeypatch.setattr(release, "ROOT", tmp_path)
+    old = [{"task": "sudoku-4", "method": method} for method in ("mdm", "sidm")]
     stored = read_lines(BUNDLED / "results.jsonl")
-    changed = [
-        {**row, "valid": 12.34, "ci95": [10.0, 15.06], "relative_cost": 0.127}
-        if (row["method"], row["candidates"], row["latents"], row["order"]) == ("scdm", 4, 4, "top_prob")
-        else row
-        for row in stored
-    ]
-    made = tmp_path / "made"
-    shutil.copytree(BUNDLED / "sudoku-6-scdm", made / "sudoku-6-scdm")
-    for row in changed:
-        append_line(made / "results.jsonl", row)
+    for row in [*stored, *old]:
+        append_line(tmp_path / "results.jsonl", row)
     readme = (ROOT / "README.md").read_text()
     (tmp_path / "README.md").write_text(readme)
-    for row in stored:
-        append_line(tmp_path / "results.jsonl", row)
     (tmp_path / "docs").mkdir()
-    release.main([made / "sudoku-6-scdm"])
-    own = [row for row in changed if (row["task"], row["method"]) == ("sudoku-6", "scdm")]
-    assert read_lines(tmp_path / "results.jsonl")[-len(own) :] == own
+    run = fit(tiny_run(tmp_path / "runs" / "sudoku-4-mdm", method="mdm", steps=1))
+
+    # A directory with a card, of which one row of the table of README.md has changed.
+    copied = shutil.copytree(BUNDLED / "sudoku-6-scdm", tmp_path / "made" / "sudoku-6-scdm")
+    own = [row for row in stored if (row["task"], row["method"]) == ("sudoku-6", "scdm")]
+    for row in own:
+        if (row["candidates"], row["latents"], row["order"]) == (4, 4, "top_prob"):
+            row |= {"valid": 12.34, "ci95": [10.0, 15.06], "relative_cost": 0.127}
+        append_line(tmp_path / "made" / "results.jsonl", row)
+
+    release.main([run, copied])
+    others = [row for row in stored if row not in own]
+    rows = read_lines(tmp_path / "results.jsonl")
+    measured = rows[len(others) + 1 : -len(own)]
+    assert rows == [*others, old[1], *measured, *own]
+    assert [(row["order"], row["precision"]) for row in measured] == [
+        ("top_prob", "fp32"),
+        ("uniform", "fp32"),
+    ]
+    written = (tmp_path / "sudoku-4-mdm" / "README.md").read_text()
+    assert written == card(tmp_path / "sudoku-4-mdm", measured, license="apache-2.0")
+    assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
     before, after = (text.splitlines() for text in (readme, (tmp_path / "README.md").read_text()))
-    different = [line for line, old in zip(after, before, strict=True) if line != old]
+    different = [line for line, unchanged in zip(after, before, strict=True) if line != unchanged]
     assert different == ["| `scdm` | 4 | top-prob | 12.3% | 10.0-15.1 | 0.13x |"]
     paths = [tmp_path / name for name in ("README.md", "docs/latents.png", "docs/latents.svg")]
     assert capsys.readouterr().out.split() == list(map(str, paths))

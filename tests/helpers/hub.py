@@ -20,27 +20,24 @@ def serving():
         def log_message(self, *arguments):
             pass
 
-        def answer(self, content, status=200, headers=None, shown=True):
+        def answer(self, content, status=200, **headers):
             body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-                self.send_header(name, value)
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name.replace("_", "-"), value)
             self.end_headers()
-            if shown:
+            if self.command != "HEAD":
                 self.wfile.write(body)
-
-        def body(self):
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
         def commit_of(self, name):
             return hashlib.sha1(repr(sorted(repositories[name].items())).encode()).hexdigest()
 
         def do_POST(self):
             asked.append(("POST", self.path))
-            content = self.body()
+            content = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path == "/api/repos/create":
-                said = json.loads(content)
-                name = "/".join(part for part in (said.get("organization"), said["name"]) if part)
+                created = json.loads(content)
+                name = f"{created['organization']}/{created['name']}"
                 repositories.setdefault(name, {})
                 return self.answer({"url": f"{address}/{name}", "name": name})
             if self.path == "/api/validate-yaml":
@@ -61,35 +58,29 @@ def serving():
                 {"success": True, "commitOid": commit, "commitUrl": f"{address}/{name}/commit/{commit}"}
             )
 
-        def do_GET(self):
-            self.give(shown=True)
-
         def do_HEAD(self):
-            self.give(shown=False)
+            self.do_GET()
 
-        def give(self, shown):
+        def do_GET(self):
             asked.append((self.command, self.path))
             listing = re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/.*", self.path)
             file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/([^?]+).*", self.path)
             name = (listing or file)[1] if listing or file else None
             if name not in repositories:
-                code = {"X-Error-Code": "RepoNotFound"}
-                return self.answer({"error": "Repository not found"}, 404, code, shown)
+                return self.answer({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
             commit, files = self.commit_of(name), repositories[name]
             if listing and listing[2] == "tree":
                 entry = {"type": "file", "oid": commit}
-                entries = [{**entry, "path": path, "size": len(files[path])} for path in files]
-                return self.answer(entries, shown=shown)
+                return self.answer([{**entry, "path": path, "size": len(files[path])} for path in files])
             if listing:
                 siblings = [{"rfilename": path} for path in files]
-                return self.answer({"id": name, "sha": commit, "siblings": siblings}, shown=shown)
-            headers = {"X-Repo-Commit": commit}
+                return self.answer({"id": name, "sha": commit, "siblings": siblings})
             if file[3] not in files:
-                code = {"X-Error-Code": "EntryNotFound"}
-                return self.answer({"error": "Entry not found"}, 404, headers | code, shown)
+                codes = {"X_Error_Code": "EntryNotFound", "X_Repo_Commit": commit}
+                return self.answer({"error": "Entry not found"}, 404, **codes)
             content = files[file[3]]
-            etag = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
-            return self.answer(content, 200, headers | etag, shown)
+            etag = f'"{hashlib.sha256(content).hexdigest()}"'
+            return self.answer(content, ETag=etag, X_Repo_Commit=commit)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
     address = f"http://127.0.0.1:{server.server_port}"

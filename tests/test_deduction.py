@@ -1,11 +1,10 @@
 """Solving without guessing: never wrong, each strategy on its position, and at least as strong as singles."""
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from latent_tokens.tasks.sudoku import grid as solver
 from latent_tokens.tasks.sudoku.deduction import (
@@ -17,8 +16,7 @@ from latent_tokens.tasks.sudoku.deduction import (
     xy_wings,
 )
 
-PUZZLES = Path(__file__).parents[2] / "shared" / "data" / "sudoku"
-GRIDS = {box: solver.Grid(*box) for box in ((2, 2), (2, 3), (3, 3), (6, 6))}
+GRIDS = {box: solver.Grid(*box) for box in ((2, 2), (2, 3), (3, 3))}
 SMALL = st.sampled_from([(2, 3), (3, 3)])
 SEEDS = st.integers(0, 2**32)
 
@@ -52,6 +50,7 @@ def dug(board, grid, seed, tries):
 
 
 @given(SMALL, SEEDS, st.integers(0, 81))
+@settings(max_examples=25)
 def test_deduced_cells_equal_the_solution(box, seed, tries):
     grid = GRIDS[box]
     board = filled(grid, seed)
@@ -61,20 +60,18 @@ def test_deduced_cells_equal_the_solution(box, seed, tries):
     assert complete == found.all()
 
 
-@given(
-    st.sampled_from([naked_pairs, naked_triplets, locked_candidates, xy_wings]),
-    SMALL,
-    SEEDS,
-    st.floats(0.05, 0.5),
-)
+ANY_CANDIDATES = st.sampled_from([naked_pairs, naked_triplets, locked_candidates, xy_wings])
+
+
+@given(ANY_CANDIDATES, SMALL, SEEDS, st.floats(0.05, 0.5))
 def test_strategies_never_strike_the_solution(strategy, box, seed, share):
     """From any candidates that include the solution. The unique rectangle needs those of a puzzle."""
     grid = GRIDS[box]
     board = filled(grid, seed)
-    side = grid.side
-    may = np.random.default_rng(seed).random((len(board), side)) < share
-    may |= board[:, None] == np.arange(side)
-    candidates = (may.astype(np.uint64) << np.arange(side, dtype=np.uint64)).sum(1, dtype=np.uint64)
+    digits = np.arange(grid.side, dtype=np.uint64)
+    is_candidate = np.random.default_rng(seed).random((len(board), grid.side)) < share
+    is_candidate |= board[:, None] == digits
+    candidates = (is_candidate.astype(np.uint64) << digits).sum(1, dtype=np.uint64)
     before = candidates.copy()
     removed = strike(strategy, candidates, grid)
     assert removed == (candidates != before).any()
@@ -113,7 +110,7 @@ POSITIONS = {
     },
     xy_wings: {
         "along lines": ([("11", "12"), ("15", "13"), ("51", "23")], {"55"}, "3"),
-        "in a box and a row": (
+        "box and row": (
             [("11", "12"), ("15", "13"), ("22", "23")],
             block("1", "23") | block("2", "456"),
             "3",

@@ -29,7 +29,6 @@ from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.cli import main
 from latent_tokens.network.hf import FAMILIES, Adapter, add_lora, merged
 from latent_tokens.sharing.text_model import open_model
-from latent_tokens.storage import append_line
 from latent_tokens.tasks.text.tokenizer import learn_bpe
 from latent_tokens.training.step import ema_update, place_ema
 
@@ -121,26 +120,13 @@ def test_run_opens_without_the_directory_it_started_from(whole, family):
     stored = load_file(whole[family] / "model.safetensors")
     assert all(torch.equal(tensor, stored[name]) for name, tensor in model.net.state_dict().items())
     assert model.generate("3 cats", latents=2).tokens.shape == (1, 12)
-    about = description(whole[family])
-    assert about["training"]["start"].endswith(family)
-    assert "mask" not in about["training"]
+    assert description(whole[family])["training"]["start"].endswith(family)
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_run_of_a_transformers_model_resumes_bit_equal(whole, data, bases, tmp_path, family):
-    assert checkpoints(resumed(config_of(tmp_path / "cut", data, bases / family))) == checkpoints(
-        whole[family]
-    )
-
-
-@pytest.mark.slow
-def test_commands_take_an_adapted_run(whole, data, capsys):
-    run = str(whole["llama"])
-    assert main(["likelihood", run, "--data", str(data), "--num-sequences", "2", "--orders", "1"]) == 0
-    assert "nats per token" in capsys.readouterr().out
-    assert main(["sample", run, "--prompt", "3 cats", "--latents", "2", "--num-samples", "1"]) == 0
-    evaluate = ["evaluate", run, "--data", str(data), "--num-samples", "2", "--latents", "0", "2"]
-    assert main(evaluate) == 0
+    run = resumed(config_of(tmp_path / "cut", data, bases / family))
+    assert checkpoints(run) == checkpoints(whole[family])
 
 
 def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
@@ -161,30 +147,26 @@ def test_likelihood_of_a_text_with_mask_is_refused(data, bases, tmp_path, capsys
     assert f"--text {tmp_path / 'mail.txt'}: {problem}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("method", ["mdm", pytest.param("arm", marks=pytest.mark.slow)])
-def test_run_starts_from_an_adapted_run(whole, data, tmp_path, method):
-    run = fit(config_of(tmp_path / "run", data, whole["llama"], method, steps=1, lr=1e-9, ema=0))
+def test_run_starts_from_an_adapted_run(whole, data, tmp_path):
+    run = fit(config_of(tmp_path / "run", data, whole["llama"], "mdm", steps=1, lr=1e-9, ema=0))
     close(logits_of(from_pretrained(run)), logits_of(from_pretrained(whole["llama"])))
 
 
-@pytest.mark.slow
-def test_autoregressive_run_keeps_its_embeddings(data, bases, tmp_path):
-    run = fit(config_of(tmp_path / "run", data, bases / "gpt2", "arm", steps=1))
-    net = from_pretrained(run)
-    assert (net.readout, net.mask_id, net.model.config.vocab_size) == ("shifted", BYTES, BYTES)
-    assert load(run).generate("3 cats").tokens.shape == (1, 12)
-
-
-def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path):
-    base = fit(config_of(tmp_path / "arm", data, bases / "llama", "arm", steps=1))
+@pytest.mark.parametrize("family", ["llama", TIED])
+def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path, family):
+    base = fit(config_of(tmp_path / "arm", data, bases / family, "arm", steps=1))
+    net = from_pretrained(base)
+    num_tokens = MASK[family]
+    assert (net.readout, net.model.config.vocab_size) == ("shifted", num_tokens)
+    assert load(base).generate("3 cats").tokens.shape == (1, 12)
     net = from_pretrained(fit(config_of(tmp_path / "run", data, base, steps=1)))
-    assert (net.readout, net.bos_id, net.mask_id, net.model.config.vocab_size) == ("in_place", None, 260, 261)
+    assert (net.readout, net.bos_id, net.mask_id) == ("in_place", None, num_tokens)
+    assert net.model.config.vocab_size == num_tokens + 1
 
 
 REFUSED = [  # the base, changes of the config, and what the error names
     ("llama", {"mask": 97}, "mask=97: is a token of the data set. Use a reserved one, or mask=new"),
     ("llama", {"mask": 2}, "mask=2: is the eos token of the model"),
-    ("llama", {"mask": 999}, "mask=999: the vocabulary has 260 tokens"),
     ("llama", {"mask": "<mask>"}, "Use the id of a token, or mask='new'"),
     ("llama", {"mask": 5, "method": "arm"}, "mask=5: arm has the BOS token for MASK. Leave mask out"),
     ("llama", {"size": "tiny"}, "size=tiny: is not for "),
@@ -236,19 +218,11 @@ def test_exported_model_opens_in_transformers(whole, data, tmp_path, capsys, fam
     assert from_pretrained(run).mask_id == net.mask_id
 
 
-ROW = {
-    "task": "text", "method": "esolm", "order": "uniform", "candidates": 1, "latents": 0, "units": 2,
-    "metric": "perplexity", "perplexity": 3.0, "ci95": None, "num_samples": 2, "relative_cost": 1.0,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_exported_model_saved_again_is_the_same(whole, tmp_path, family):
     load(whole[family]).save_pretrained(tmp_path / "first")
-    append_line(tmp_path / "first" / "results.jsonl", ROW)
     load(tmp_path / "first").save_pretrained(tmp_path / "second")
-    names = ("config.json", "model.safetensors", "results.jsonl", "tokenizer_config.json")
-    for name in names:
+    for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
         assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
     assert "training" in description(tmp_path / "second")
 
@@ -257,7 +231,6 @@ def test_exported_model_saved_again_is_the_same(whole, tmp_path, family):
         changed.net.model.get_input_embeddings().weight[0] += 1
     changed.save_pretrained(tmp_path / "third")
     assert not {"training", "start", "made_with", "data_sha256"} & description(tmp_path / "third").keys()
-    assert not (tmp_path / "third" / "results.jsonl").exists()
     assert load(tmp_path / "third").method == changed.method
 
 
@@ -314,8 +287,7 @@ def test_export_merges_the_adapter(adapted, tmp_path, family):
 
 def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
     run = adapted["llama"]
-    moved = shutil.copytree(bases / "llama", tmp_path / "moved")
-    assert torch.equal(logits_of(load(run, base=moved).net), logits_of(load(run).net))
+    moved = tmp_path / "moved"
     other = tiny_model("llama", vocab_size=MASK["llama"])
     other.lm_head.weight.data[0, 0] += 1
     other.save_pretrained(moved)
@@ -351,11 +323,8 @@ def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_
         assert "adapts gone. " in error
         assert "Name its directory with --base DIR" in error
         assert main([*command.split(), "--base", str(moved)]) == 0, capsys.readouterr().err
-        capsys.readouterr()
-    with refused("adapts gone"):
-        open_model(run, None)
-    opened = open_model(run, None, moved)
-    assert torch.equal(logits_of(opened.net), logits_of(load(run, base=moved).net))
+    for net in (load(run, base=moved).net, open_model(run, None, moved).net):
+        assert torch.equal(logits_of(net), logits_of(from_pretrained(adapted["llama"])))
     with refused("has no LoRA adapter. Leave base out"):
         open_model(moved, None, bases / "llama")
     assert main(["sample", "sudoku-6-scdm", "--num-samples", "1", "--base", "x"]) == 2
@@ -385,9 +354,8 @@ def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
     base = from_transformers(bases / "gpt2", "new")
     frozen = base.model.transformer.wte.weight
     assert torch.equal(net.model.transformer.wte.weight, frozen)
-    assert not torch.equal(
-        net.model.transformer.h[0].mlp.c_fc.weight, base.model.transformer.h[0].mlp.c_fc.weight
-    )
+    trained, first = (each.model.transformer.h[0].mlp.c_fc.weight for each in (net, base))
+    assert not torch.equal(trained, first)
     assert not torch.equal(net.mask_row, frozen[net.mask_id])
     with refused("is a run whose weights are not merged. Export"):
         fit(config_of(tmp_path / "next", data, config.out))

@@ -1,6 +1,7 @@
 """Published files are read, and refused with a row and a reason if they are wrong."""
 
 import io
+import json
 import os
 import pickle
 import re
@@ -47,15 +48,15 @@ def shah_zebras(count):
     return records, examples
 
 
-def extreme_csv(examples, sources=("puzzles0_kaggle", '"puzzles, quoted"')):
+def extreme_csv(examples):
     """Return a file in the format of Sudoku-Extreme, of generated puzzles."""
-    rows = ""
+    sources = ("puzzles0_kaggle", '"puzzles, quoted"')
+    rows = "source,question,answer,rating\n"
     cells = zip(PUZZLE.givens(examples.tokens), PUZZLE.answers(examples.tokens), strict=True)
     for i, (shown, board) in enumerate(cells):
-        question = "".join("." if digit < 0 else str(digit + 1) for digit in shown)
-        answer = "".join(str(digit + 1) for digit in board)
-        rows += f"{sources[i % len(sources)]},{question},{answer},{7 * i}\n"
-    return "source,question,answer,rating\n" + rows
+        question, answer = ("".join(map(str, digits + 1)).replace("0", ".") for digits in (shown, board))
+        rows += f"{sources[i % 2]},{question},{answer},{7 * i}\n"
+    return rows
 
 
 @pytest.mark.parametrize("name", ["test.csv", "train.npy"])
@@ -109,9 +110,7 @@ def test_pickle_executes_nothing(tmp_path, protocol):
     ):
         for content in (call, [["= LHS", [[1]], call]], np.array([call], dtype=object)):
             (tmp_path / "evil.pkl").write_bytes(pickle.dumps(content, protocol))
-            with refused(
-                "pickle refused (it names ", f"{name}, and only lists, numbers and strings are read"
-            ):
+            with refused("pickle refused (it names ", f"{name}, and only lists, numbers and strings"):
                 read_source(ZEBRA, tmp_path / "evil.pkl", skip_bad=True)
     assert not os.path.exists(mark)
 
@@ -142,14 +141,12 @@ def test_a_bad_row_of_an_array_is_named(tmp_path, at, change, message):
 
 QUIZ = "080050060460907108005000029970006500000872031300049000004025003010000480603100007"
 SOLUTION = "789251364462937158135468729978316542546872931321549876894725613217693485653184297"
-A = (
+CLUES = (
     "= LHS c 1 1 RHS c 0 2 CLUE_END = LHS c 2 0 RHS c 1 1 CLUE_END immediate-left LHS c 0 0 "
-    "RHS c 2 0 CLUE_END = LHS c 2 2 RHS n 0 1 CLUE_END"
+    "RHS c 2 0 CLUE_END = LHS c 2 2 RHS n 0 1 CLUE_END nbr LHS c 1 0 RHS c 0 0 CLUE_END"
 )
-A += " nbr LHS c 1 0 RHS c 0 0 CLUE_END"
-CLUES = str(A.split()).replace("'", '"')
 TABLE = "[[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]]"
-GOOD_ZEBRA = f'{{"clues": {CLUES}, "solution": {TABLE}}}'
+GOOD_ZEBRA = f'{{"clues": {json.dumps(CLUES.split())}, "solution": {TABLE}}}'
 GOOD_COUNTDOWN = '{"input": "86,28,13,31,96", "output": "86+28=114,31-13=18,114-18=96"}'
 
 COUNT, ZEBRAS = f"{GOOD_COUNTDOWN}\n{{bad}}\n", f"{GOOD_ZEBRA}\n{{bad}}\n"
@@ -161,32 +158,24 @@ TEXTS = {
     "a csv": (PUZZLE, "x.csv", CSV, f"{QUIZ},{SOLUTION[:-1]}1", 3,
         "puzzle contradicts itself: 1 twice in row 9"),
     "a csv without its solution": (PUZZLE, "x.csv", CSV, QUIZ, 3, "puzzle of 0 cells: must have 81"),
-    "extreme, another solution": (PUZZLE, "x.csv", EXTREME, f"mine,{DOTS},{SOLUTION[:-1]}1,3", 3,
-        "puzzle contradicts itself: 1 twice in row 9"),
     "extreme, a hole in it": (BOARDS, "x.csv", EXTREME, f"mine,{DOTS},.{SOLUTION[1:]},3", 3,
         "the solution given is wrong in row 1 column 1"),
     "extreme, a quote that does not end": (PUZZLE, "x.csv", EXTREME, f'"mine,{DOTS},{SOLUTION},3', 3,
         "puzzle of 0 cells"),
     "lines": (PUZZLE, "x.txt", f"{QUIZ}\n\n{{bad}}\n", QUIZ[:-1], 3, "puzzle of 80 cells: must have 81"),
-    "lines of boards": (BOARDS, "x.txt", f"{QUIZ}\n{{bad}}", QUIZ.replace("8", "x"), 2,
-        "'x' in row 1 column 2"),
     "zebra": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 2, 0]", "[2, 1, 0]"), 2,
         "the answer is wrong: not true"),
     "a zebra's houses": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[0, 1, 2]", "[0, 2, 1]"), 2,
         "it must number the houses"),
     "a zebra's part of a house": (ZEBRA, "x.jsonl", ZEBRAS,
         GOOD_ZEBRA.replace("[1, 0, 2]", "[1.9, 0.2, 2]"), 2, "TypeError"),
-    "a zebra's text": (ZEBRA, "x.jsonl", ZEBRAS, GOOD_ZEBRA.replace("[1, 0, 2]", '"102"'), 2, "TypeError"),
     "a zebra's clues": (ZEBRA, "x.jsonl", ZEBRAS, '{"clues": [1, 2], "solution": [[]]}', 2,
         "1 is not a word of a puzzle"),
     "deep brackets": (ZEBRA, "x.jsonl", ZEBRAS, "[" * 100_000, 2, "RecursionError"),
     "countdown": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN.replace("=18", "=19"), 2,
         "is wrong: 31-13=19 is not true"),
     "a broken line": (FOUR, "x.jsonl", COUNT, GOOD_COUNTDOWN[:-5], 2, "Unterminated string"),
-    "a number": (FOUR, "x.jsonl", COUNT, "7", 2, "TypeError"),
     "a field": (FOUR, "x.jsonl", COUNT, '{"input": "1,2"}', 2, "KeyError: 'output'"),
-    "other numbers": (FOUR, "x.jsonl", COUNT, '{"input": "1,2,3,4", "output": "1+2=3"}', 2,
-        "must be 4 numbers .*countdown-3, countdown-4 and"),
 }  # fmt: skip
 
 
@@ -209,14 +198,11 @@ def test_files_that_are_no_source_are_refused(tmp_path):
         "x.bin": b"\xff\xfe\x00",
         "empty.txt": b"\n",
         "a.npy": b"nothing",
-        "b.npy": b"PK\x03\x04 no archive",
-        "c.npy": b"",
-        "empty.pkl": b"",
+        "b.npy": b"",
         "text.pkl": b"no pickle",
         "cut.pkl": pickle.dumps([1, 2, 3])[:-2],
         "dict.pkl": pickle.dumps({"a": 1}),
         "objects.pkl": pickle.dumps(np.array([{}, 1], dtype=object)),
-        "number.pkl": pickle.dumps(3),
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
@@ -226,13 +212,12 @@ def test_files_that_are_no_source_are_refused(tmp_path):
         (PUZZLE, "x.csv", "its first line is 'puzzle,answer', must be quizzes,solutions or source,question"),
         (PUZZLE, "x.bin", "not text in UTF-8"),
         (PUZZLE, "empty.txt", "no example in it"),
-        *((PUZZLE, f"{name}.npy", "no complete array in it") for name in "abc"),
+        *((PUZZLE, f"{name}.npy", "no complete array in it") for name in "ab"),
         *((PUZZLE, f"{name}.npy", "no example in it") for name in ("narrow", "float")),
         (PUZZLE, "missing.txt", "not found. Name a file of sudoku-puzzle"),
-        *((ZEBRA, f"{name}.pkl", "pickle refused") for name in ("empty", "text", "cut")),
+        *((ZEBRA, f"{name}.pkl", "pickle refused") for name in ("text", "cut")),
         (ZEBRA, "dict.pkl", "is a dict, must be a list of"),
         (ZEBRA, "objects.pkl", "is a Ignored, must be a list of"),
-        (ZEBRA, "number.pkl", "must be a list of"),
         (ZEBRA, "x.csv", "zebra is read from files that end in .pkl, .jsonl"),
         (FOUR, "x.csv", "countdown-4 is read from files that end in .jsonl"),
     ):

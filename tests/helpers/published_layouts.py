@@ -82,14 +82,13 @@ def write(folder, name, weights=None, shards=1, **changes):
     (folder / "config.json").write_text(json.dumps(config))
     if shards == 1:
         save_file(weights, folder / "model.safetensors")
-        return weights
+        return
     files = [f"model-{number + 1:05}-of-{shards:05}.safetensors" for number in range(shards)]
     for number, file in enumerate(files):
         save_file(dict(list(weights.items())[number::shards]), folder / file)
     shard_of = {key: files[number % shards] for number, key in enumerate(weights)}
     index = {"metadata": {"total_size": 1}, "weight_map": shard_of}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    return weights
 
 
 def rms_norm(x, weight, eps):
@@ -101,9 +100,8 @@ def rotate(x, positions):
     half = x.shape[-1] // 2
     angles = positions[:, None, :, None] * ROPE ** (-torch.arange(half) / half)
     first, second = x.chunk(2, -1)
-    return x * angles.cos().repeat(1, 1, 1, 2) + torch.cat([-second, first], -1) * angles.sin().repeat(
-        1, 1, 1, 2
-    )
+    sin, cos = angles.sin(), angles.cos()
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
 def attend(query, key, value, mask):
@@ -132,15 +130,15 @@ def llama(weights, ids, positions, mask, eps):
         start = f"model.layers.{number}."
         parts = {key.removeprefix(start): value for key, value in weights.items() if key.startswith(start)}
         normed = rms_norm(x, parts["input_layernorm.weight"], eps)
-        projected = {}
+        heads = []
         for part in "qkv":
             bias = parts.get(f"self_attn.{part}_proj.bias")
             flat = linear(normed, parts[f"self_attn.{part}_proj.weight"], bias)
-            projected[part] = flat.unflatten(-1, (-1, HEAD)).transpose(1, 2)
+            heads.append(flat.unflatten(-1, (-1, HEAD)).transpose(1, 2))
             if f"self_attn.{part}_norm.weight" in parts:
-                projected[part] = rms_norm(projected[part], parts[f"self_attn.{part}_norm.weight"], eps)
-        query = rotate(projected["q"], positions)
-        mixed = attend(query, rotate(projected["k"], positions), projected["v"], mask)
+                heads[-1] = rms_norm(heads[-1], parts[f"self_attn.{part}_norm.weight"], eps)
+        query, key, value = heads
+        mixed = attend(rotate(query, positions), rotate(key, positions), value, mask)
         x = x + linear(mixed, parts["self_attn.o_proj.weight"])
         normed = rms_norm(x, parts["post_attention_layernorm.weight"], eps)
         gate = silu(linear(normed, parts["mlp.gate_proj.weight"]))

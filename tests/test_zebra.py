@@ -277,18 +277,11 @@ class Pairs(TaskBase):
         return [] if tokens[2] == (a < b) else ["wrong"]
 
 
-FEW = {"size": "pico", "steps": 2, "num_train": 8, "num_validation": 2}
-
-
-def network(**settings):
-    torch.manual_seed(0)
-    net = Transformer(Size(16, 2, 2), 22, 3, "learned", parts=Pairs.parts, **settings)
-    net.method = METHODS["scdm"]
-    return net.eval()
+FEW = {"size": "pico", "steps": 1, "num_train": 8, "num_validation": 2}
 
 
 def test_embedding_is_the_sum_of_parts_and_mask_has_its_own():
-    net = network()
+    net = Transformer(Size(16, 2, 2), 22, 3, parts=Pairs.parts)
     weight = net.embedding.weight  # row 0 is no part, row 1 + i is part i, the last row is MASK
     assert weight.shape == (1 + 12 + 1, 16)
     assert not weight[0].any()
@@ -297,7 +290,7 @@ def test_embedding_is_the_sum_of_parts_and_mask_has_its_own():
 
 
 def test_head_predicts_answers_only():
-    net = network(answer_tokens=Pairs.answer_tokens)
+    net = Transformer(Size(16, 2, 2), 22, 3, parts=Pairs.parts, answer_tokens=Pairs.answer_tokens).eval()
     assert net.head.out_features == 2
     positions = torch.arange(3)[None]
     logits = net(torch.tensor([[2, 3, 22]]), positions, torch.ones(1, 3, 3, dtype=torch.bool))
@@ -305,7 +298,7 @@ def test_head_predicts_answers_only():
     assert (logits.double().softmax(-1)[..., 2:] == 0).all()
     tokens = torch.tensor([[2, 3, 0]] * 8)
     known = torch.tensor([[True, True, False]] * 8)
-    assert generate(net, net.method, tokens, known).tokens[:, 2].max() <= 1
+    assert generate(net, METHODS["scdm"], tokens, known).tokens[:, 2].max() <= 1
 
 
 def test_run_with_parts_trains_and_is_restored(tmp_path):

@@ -80,20 +80,19 @@ def data(folder, tmp_path_factory):
 
 def test_documents_are_complete_in_one_split_each_once(folder, data, tmp_path):
     task, splits = load_data(data)
+    manifest = json.loads((data / "manifest.json").read_text())
     found = []
     for split, examples in splits.items():
         text = "".join(task.decode(row[1:-1]) for row in examples.tokens)
         *complete, _ = text.split(END)  # the last one may be cut
         assert {split_of(document) for document in complete} == {split}
         found += complete
-    assert len(found) == len({article(number) for number in range(60)} & set(found)) >= 57
-    manifest = json.loads((data / "manifest.json").read_text())
-    for split, examples in splits.items():
         assert (examples.tokens[:, [0, -1]] == task.coder.end).all()
         assert examples.tokens.dtype == np.uint16
         assert not examples.known.any()
         about = manifest["splits"][split]
         assert about["examples"] == len(examples.tokens) == about["tokens"] // 30
+    assert len(found) == len({article(number) for number in range(60)} & set(found)) >= 57
     again = text_data(tmp_path / "again", folder, length=32, tokenizer="bpe:300")
     for name in ("train.tokens.npy", "validation.tokens.npy", "tokenizer.json"):
         assert (again / name).read_bytes() == (data / name).read_bytes()

@@ -1,7 +1,11 @@
 """The paper's numbers match its text. Experiments run, resume, and compute nothing twice."""
 
+import os
 import re
 import shutil
+import signal
+import sys
+import threading
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +15,10 @@ import pytest
 from helpers.refusals import refused
 from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, ReproduceConfig, TrainConfig
 from latent_tokens.evaluation.rows import HASH, append_result, check_equal, read_results
+from latent_tokens.paper import plan as workers
 from latent_tokens.paper.claims import claims
-from latent_tokens.paper.experiments import EXPERIMENTS, Cell
-from latent_tokens.paper.plan import plan
+from latent_tokens.paper.experiments import EXPERIMENTS
+from latent_tokens.paper.plan import plan, run_in_processes
 from latent_tokens.paper.recipes import (
     data_content,
     evaluation_content,
@@ -25,20 +30,12 @@ from latent_tokens.paper.reference import AR_MTP, ARM_ON_COUNTDOWN_EPOCHS, DATA_
 from latent_tokens.paper.reproduce import reproduce, write_all
 from latent_tokens.paper.run import held_out, nats_above
 from latent_tokens.paper.scales import SCALES
-from latent_tokens.paper.tables import printed
 from latent_tokens.storage import append_line, read_lines
+from latent_tokens.training.run import Preempted
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
 RUNS = Path("runs/paper")
 SOURCES = sorted((Path(__file__).parents[2] / "shared" / "paper").glob("*.txt"))
-TASKS_OF = {
-    "Sdk-G": "sudoku-gen", "Sdk-P": "sudoku-puzzle", "Sudoku": "sudoku-puzzle",
-    "Zebra": "zebra", "CD": "countdown", "Countdown": "countdown",
-}  # fmt: skip
-METHODS_OF = {
-    "MDM": "mdm", "SIDM": "sidm", "ARM": "arm", "AR-MTP": "ar-mtp",
-    "MDM-uniform": "mdm", "MDM-top-prob": "mdm",
-}  # fmt: skip
 
 
 def reproduced(place, names):
@@ -80,30 +77,15 @@ needs_source = pytest.mark.skipif(not SOURCES, reason="needs the paper's LaTeX s
 
 @needs_source
 def test_the_numbers_are_those_of_the_paper():
-    seen = 0
-    for table in tables_of(SOURCES[0].read_text()):
-        heading = next((row for row in table if "Zebra" in row), None)
-        if heading is None or not any(row[0] in METHODS_OF for row in table):
-            continue
-        order = "top_prob"
-        for row in table:
-            if "Uniform" in " ".join(row):
-                order = "uniform"
-            elif len(row) == 1 and row[0].endswith("top-prob"):
-                order = "top_prob"
-            name = row[0].split()[-1] if row[0].split() else ""
-            if name not in METHODS_OF:
-                continue
-            own_order = "left_to_right" if name.startswith("AR") else order
-            own_order = "uniform" if name == "MDM-uniform" else own_order
-            for task, cell in zip(heading[1:], row[1:], strict=True):
-                accuracy, *price = (float(part) for part in cell.split("/"))
-                ours = printed(Cell(TASKS_OF[task], METHODS_OF[name], own_order))
-                assert ours.accuracy == accuracy
-                assert not price or ours.cost == price[0]
-                seen += 1
-    columns = [column for table in (TOP_PROB, UNIFORM, TOP_PROB, AR_MTP) for column in table.values()]
-    assert seen == sum(map(len, columns))
+    """Table 1, Table 3, and both halves of Table 4: a row per method, a column per task."""
+    tables = [table for table in tables_of(SOURCES[0].read_text()) if "Zebra" in table[0]]
+    rows = [re.findall(r"\d+\.\d+", " ".join(row)) for table in tables for row in table]
+    expected = []
+    for ours in (TOP_PROB, AR_MTP, UNIFORM, TOP_PROB):
+        for name in next(iter(ours.values())):
+            pairs = [(column[name].accuracy, column[name].cost) for column in ours.values()]
+            expected.append([number for pair in pairs for number in pair if number is not None])
+    assert [list(map(float, row)) for row in rows if row] == expected
 
 
 @needs_source
@@ -178,16 +160,6 @@ def test_hash_lists_every_setting_or_exempts_it_by_name(config):
     listed = {name for name in CONTENTS[config](SimpleNamespace(**values)) if name != "generator"}
     assert listed.isdisjoint(NO_INFLUENCE[config])
     assert listed | set(NO_INFLUENCE[config]) == {field.name for field in fields(config)}
-
-
-def test_setting_that_is_off_enters_no_hash():
-    off = {"off_distribution": False, "confidence_noise": 0.0}
-    assert evaluation_content(EvalConfig(**off)) == evaluation_content(EvalConfig())
-    on = evaluation_content(EvalConfig(off_distribution=True, confidence_noise=0.5))
-    assert (on["off_distribution"], on["confidence_noise"]) == (True, 0.5)
-    assert training_content(TrainConfig("sudoku-4", "mdm")) == training_content(
-        TrainConfig("sudoku-4", "mdm", freeze_embeddings=False)
-    )
 
 
 def test_models_of_more_seeds_keep_the_hashes_of_the_first():
@@ -286,6 +258,9 @@ def test_a_row_of_another_recipe_is_no_row_of_this_one(few, monkeypatch):
 
 def test_status_says_what_is_done_and_runs_nothing(few, tmp_path):
     config = replace(few[0], experiment="table-1", status=True)
+    name = recipes("table-1", "smoke", config.runs)[0].model
+    with refused("is not one of the models that --status lists", f". Did you mean {name}?"):
+        reproduce(replace(config, model=name[:-1]))
     assert reproduce(config).count("| done |") == 6
     elsewhere = replace(config, out=tmp_path / "results", runs=tmp_path / "runs")
     assert reproduce(elsewhere).count("| missing |") == 6
@@ -333,3 +308,67 @@ def test_gain_of_latents_is_paired_by_sequence():
     alone, first_alone = ({**each, "held_out_nats": each["held_out_nats"][:1]} for each in (row, first))
     assert nats_above(alone, first_alone)[1] == float("inf")
     assert nats_above({}, first) is None
+
+
+# Several workers, each in a process of its own.
+
+
+@pytest.fixture
+def three(tmp_path):
+    """A reproduction of three models by three workers."""
+    return ReproduceConfig("table-text", "smoke", tmp_path / "results", tmp_path / "runs", workers=3)
+
+
+def works_of(config):
+    listed = recipes(config.experiment, config.scale, config.runs, evaluator="trigrams")
+    return plan(listed, config.out / "smoke" / "rows.jsonl")
+
+
+@pytest.mark.slow
+def test_workers_measure_every_row_once(three, few):
+    name = works_of(three)[0].name
+    assert "| done |" in reproduce(replace(three, workers=1, model=name))
+    assert {row["model"] for row in rows_of(three)} == {name}
+    table = reproduce(three)
+    assert [work.state for work in works_of(three)] == ["done"] * 3
+    assert "not run" not in table
+    rows = rows_of(three)
+    assert reproduce(three) == table
+    assert rows_of(three) == rows
+    of_one_process = {row["recipe"]: row["perplexity"] for row in rows_of(few[0]) if "perplexity" in row}
+    assert {row["recipe"]: row["perplexity"] for row in rows}.items() <= of_one_process.items()
+
+
+@pytest.fixture
+def run_script(three, monkeypatch):
+    """Return a function that runs a script for each model, and the processes."""
+    started = []
+
+    def start(work, config, start=workers.start):
+        started.append(start(work, config))
+        return started[-1]
+
+    def run(script):
+        monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
+        monkeypatch.setattr(workers, "start", start)
+        run_in_processes(works_of(three), three)
+
+    return run, started
+
+
+def test_failed_models_are_named_with_their_logs(three, run_script):
+    with pytest.raises(ValueError, match="3 of the models failed") as failure:
+        run_script[0]("import sys; print('the reason'); sys.exit(1)")
+    for work in works_of(three):
+        log = three.runs / "smoke" / "logs" / f"{work.name}.log"
+        assert str(log) in str(failure.value)
+        assert log.read_text() == "the reason\n"
+
+
+def test_stopped_command_stops_its_processes(run_script):
+    run, started = run_script
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Preempted, match="stopped with 3 models left") as stopped:
+        run("import time; time.sleep(600)")
+    assert stopped.value.code == 75
+    assert [process.returncode for process in started] == [-signal.SIGTERM] * 3

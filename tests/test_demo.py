@@ -7,19 +7,10 @@ from functools import partial
 import pytest
 import torch
 
+from helpers.page import untrained
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import (
-    METHODS,
-    SIZES,
-    TASKS,
-    EvalConfig,
-    TrainConfig,
-    Transformer,
-    evaluate,
-    fit,
-    from_pretrained,
-)
+from latent_tokens import TASKS, EvalConfig, TrainConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import MOST_THREADS
 from latent_tokens.configs import DemoConfig
@@ -86,10 +77,7 @@ def test_demo_shows_a_puzzle_that_needs_latent_tokens():
 
 
 def test_demo_states_that_no_puzzle_needs_latent_tokens():
-    torch.manual_seed(0)
-    net = Transformer(SIZES["nano"], TASKS["sudoku-6"].vocab_size, TASKS["sudoku-6"].length).eval()
-    net.method = METHODS["scdm"]
-    right, caption = shown(net, 2)
+    right, caption = shown(untrained("sudoku-6").net, 2)
     assert right == [False, False]
     assert caption.startswith("First of 2 generated puzzles (14 givens, k = 4")
     assert caption.endswith("Solved with all: 0. Solved with none: 0.")

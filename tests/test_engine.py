@@ -11,17 +11,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 
 from helpers.documentation import ROOT
-from helpers.page import model
-from latent_tokens import METHODS, SIZES, TASKS, Transformer, save_pretrained
+from helpers.page import model, untrained
+from latent_tokens import METHODS, save_pretrained
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 KEYS = ("latents", "candidates", "order", "temperature", "top_p", "seed", "refresh")  # of a request
 MAX_DIFFERENCE = 1e-3 + 1e-9  # of two probabilities, each rounded to three digits
-GAIN = 6.0  # of the weights of an untrained network, so that its input matters
 ADAPTIVE = ("top_prob", "margin", "entropy")
 UNBUNDLED = {
     **{name: METHODS[name] for name in ("esolm", "ar-mtp-window-4", "ar-ntp-3", "mdm-depth")},
@@ -44,17 +42,10 @@ class Case:
         return DecodeRequest(self.model, self.model.task.infilling(board, is_given), self.setting)
 
 
-def untrained(folder, name, method, **settings):
+def saved(folder, name, method, **settings):
     """Return an untrained model of 6x6 boards that is saved in a directory."""
-    torch.manual_seed(len(name))
-    task = TASKS["sudoku-6"]
-    net = Transformer(SIZES["nano"], task.vocab_size, task.length, **settings).eval()
-    net.method = method
-    with torch.no_grad():
-        for weight in net.parameters():
-            if weight.dim() == 2:
-                weight.mul_(GAIN)
-    save_pretrained(net, folder / name, about={"task": {"name": task.name, "source": "solver"}})
+    net = untrained("sudoku-6", method, gain=6.0, **settings).net
+    save_pretrained(net, folder / name, about={"task": {"name": "sudoku-6", "source": "solver"}})
     return model(str(folder / name))
 
 
@@ -147,7 +138,7 @@ def test_engine_decodes_the_same_boards():
 
 def test_engine_errors_are_those_of_the_package(tmp_path):
     scdm = model("sudoku-6-scdm")
-    arm, window = (untrained(tmp_path, name, METHODS[name]) for name in ("arm", "ar-mtp-window-4"))
+    arm, window = (saved(tmp_path, name, name) for name in ("arm", "ar-mtp-window-4"))
     tokens, full = (puzzle(scdm.task, num_given, seed=1) for num_given in (16, 36))
     prefix = full[:9] + (None,) * 27
     cases = [
@@ -167,9 +158,9 @@ def test_engine_errors_are_those_of_the_package(tmp_path):
 @pytest.mark.slow
 def test_engine_decodes_equal_boards_for_every_method(tmp_path):
     models = [model(f"sudoku-6-{name}") for name in ("scdm", "mdm", "sidm", "ar-mtp")]
-    models += [untrained(tmp_path, name, method) for name, method in UNBUNDLED.items()]
-    models += [untrained(tmp_path, "rotary", METHODS["scdm"], positions="rotary", gelu="exact")]
-    models += [untrained(tmp_path, "both", METHODS["mdm"], positions="both")]
+    models += [saved(tmp_path, name, method) for name, method in UNBUNDLED.items()]
+    models += [saved(tmp_path, "rotary", "scdm", positions="rotary", gelu="exact")]
+    models += [saved(tmp_path, "both", "mdm", positions="both")]
     cases = [case for loaded in models for case in cases_of(loaded, 26, 10)]
     cases += cases_of(model("sudoku-6-scdm"), 0, 2) + cases_of(model("sudoku-6-arm"), -24, 2)
     cases += cases_of(model("sudoku-9-scdm"), 66, 10) + cases_of(model("sudoku-9-mdm"), 66, 5)

@@ -11,8 +11,8 @@ import torch
 from PIL import Image, ImageColor
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from helpers.refusals import refused
-from latent_tokens import METHODS, SIZES, TASKS, Decoding, Text, Transformer, growing, left_to_right
+from helpers.page import untrained as model
+from latent_tokens import TASKS, Decoding, Text, growing, left_to_right
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.sampling import generate
@@ -23,24 +23,11 @@ from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import view
 from latent_tokens.trace.drawing import moments, strip
 from latent_tokens.trace.examples import EXAMPLES, examples
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace, verdict_of
+from latent_tokens.trace.record import DecodeRequest, trace, verdict_of
 from latent_tokens.trace.terminal import PART, STYLES, watching, whole_characters
 
 PUZZLE = EXAMPLES[4][1]
 ALMOST = "641.3232541613462525...3512364463251"
-
-
-def model(task, method="scdm"):
-    """Return an untrained model with large weights, so that its input matters."""
-    torch.manual_seed(0)
-    task = TASKS[task] if isinstance(task, str) else task
-    net = Transformer(SIZES["nano"], task.vocab_size, task.length).eval()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            if parameter.dim() == 2:
-                parameter.mul_(4)
-    net.method = METHODS[method]
-    return LoadedModel(f"{task.name}-{method}", net, task)
 
 
 def ask(loaded, setting=None, puzzle=None):
@@ -246,18 +233,6 @@ def test_examples_can_be_solved(name):
         assert count == 1 if has_one_solution else count is None or count >= 1
 
 
-def test_impossible_decode_is_refused_before_it_begins():
-    for method, setting, puzzle, message in (
-        ("scdm", SamplingConfig(), "123....4........", "puzzle has no solution"),
-        ("scdm", SamplingConfig(), "1234341221434321", "nothing to solve"),
-        ("sidm", SamplingConfig(latents=2), None, "latents=2 is not supported by sidm"),
-        ("arm", SamplingConfig(), PUZZLE, "not a prefix"),
-        ("ar-mtp", SamplingConfig(order="top_prob"), None, "order=top_prob is not supported by ar-mtp"),
-    ):
-        with refused(message):
-            ask(model("sudoku-4", method), setting, puzzle)
-
-
 def test_pictures_have_every_step_in_the_colors_of_the_page():
     loaded = model("sudoku-4")
     traces = [trace(ask(loaded, SamplingConfig(latents, 3), PUZZLE)) for latents in (2, "all")]
@@ -297,10 +272,13 @@ def test_trace_writes_its_page_and_picture_and_replaces_nothing(tmp_path, capsys
 # Text in the terminal: each step, with complete characters or a sign in their place.
 
 
-@pytest.fixture
-def pictures(monkeypatch):
-    """Return the parts after the legend as (text, style)."""
-    seen = []
+def step(chosen, tokens, latents, candidates):
+    chosen, tokens = torch.tensor([chosen]), torch.tensor([tokens])
+    return SimpleNamespace(chosen=chosen, tokens=tokens, latents=[latents], candidates=[candidates])
+
+
+def test_every_step_is_drawn_in_its_colors(monkeypatch):
+    pictures = []
     names = {style: name for name, style in STYLES.items()}
 
     class Live:
@@ -308,59 +286,27 @@ def pictures(monkeypatch):
             self.update(picture)
 
         def update(self, picture):
-            start = picture.plain.index("\n\n") + 2
+            start = picture.plain.index("\n\n") + 2  # after the legend
             spans = [part for part in picture.spans if part.start >= start]
-            seen.append([(picture.plain[part.start : part.end], names[part.style]) for part in spans])
+            pictures.append([(picture.plain[part.start : part.end], names[part.style]) for part in spans])
 
         __enter__ = lambda self: self  # noqa: E731
         __exit__ = lambda self, *of: None  # noqa: E731
 
     monkeypatch.setattr("latent_tokens.trace.terminal.Live", Live)
-    return seen
-
-
-def step(chosen, tokens, latents, candidates):
-    return SimpleNamespace(
-        chosen=torch.tensor([chosen]),
-        tokens=torch.tensor([tokens]),
-        latents=[latents],
-        candidates=[candidates],
-    )
-
-
-def watch(tokens, num_tokens, *steps):
-    """Watch the steps of a text whose first token is known."""
-    known = torch.arange(len(tokens))[None] == 0
-    with watching(Text(len(tokens)), torch.tensor([tokens]), known, torch.tensor([num_tokens])) as on_step:
-        for values in steps:
-            on_step(step(*values))
-
-
-def test_every_step_is_drawn_in_its_colours(pictures):
-    watch(
-        [97, 0, 0, 0, 0, 98],
-        5,
-        ([2, -1], [99, -1], [3], [2, 1]),
-        ([4], [0xC3], [], [4]),
-        ([3], [100], [], [3]),
-    )
+    first, second = "é".encode()
+    tokens = torch.tensor([[97, 0, 0, 0, 0, 98]])
+    with watching(Text(6), tokens, tokens == 97, torch.tensor([5])) as on_step:
+        on_step(step([2, -1], [99, -1], [3], [2, 1]))
+        on_step(step([3], [first], [], [3]))
+        on_step(step([4], [second], [], [4]))
     a, dot, box = ("a", "known"), ("·", "open"), "□"
     assert pictures == [
         [a, dot, dot, dot, dot],
         [a, (box, "candidate"), ("c", "new"), (box, "latent"), dot],
-        [a, dot, ("c", "decoded"), dot, (PART, "new")],
-        [a, dot, ("c", "decoded"), ("d", "new"), (PART, "decoded")],
-        [a, dot, ("c", "decoded"), ("d", "decoded"), (PART, "decoded")],
-    ]
-
-
-def test_a_character_in_parts_is_drawn_when_the_last_is_there(pictures):
-    first, second = "é".encode()
-    watch([first, 0, 97], 3, ([2], [97], [1], []), ([1, -1], [second, -1], [], []))
-    assert pictures[1:] == [
-        [(PART, "known"), ("□", "latent"), ("a", "new")],
-        [("é", "new"), ("a", "decoded")],
-        [("é", "decoded"), ("a", "decoded")],
+        [a, dot, ("c", "decoded"), (PART, "new"), dot],
+        [a, dot, ("c", "decoded"), ("é", "new")],
+        [a, dot, ("c", "decoded"), ("é", "decoded")],
     ]
 
 

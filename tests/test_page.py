@@ -20,10 +20,11 @@ from helpers.page import (
     sound,
     text,
     until,
+    untrained,
     verdicts,
 )  # fmt: skip
 from helpers.runs import tiny_run
-from latent_tokens import METHODS, SIZES, TASKS, Text, Transformer, fit
+from latent_tokens import TASKS, Text, fit
 from latent_tokens.page.document import page_of, page_with
 from latent_tokens.trace.examples import PAGE_RECORD, examples
 from latent_tokens.trace.record import LoadedModel
@@ -299,9 +300,7 @@ def test_trace_page_of_one_decode_compares_it_with_another(opened, six, tmp_path
 @pytest.mark.parametrize("task", ["zebra-3", "countdown-3", "sudoku-6-puzzle", "text"])
 def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, task):
     learned = Text(32) if task == "text" else TASKS[task]
-    net = Transformer(SIZES["pico"], learned.vocab_size, learned.length).eval()
-    net.method = METHODS["scdm"]
-    own = LoadedModel(task, net, learned)
+    own = untrained(learned)
     puzzle = "One ____ more" if task == "text" else examples(learned)[0]
     traces = [decoded(own, puzzle, latents=latents, candidates=2, order="top_prob") for latents in (1, "all")]
     page = opened(saved(tmp_path, page_with(traces, "A caption.", [own])), PHONE)

@@ -2,10 +2,11 @@
 
 import time
 
+import torch
 from axe_playwright_python.sync_playwright import Axe
 
 from helpers.browser import PATIENCE
-from latent_tokens import from_pretrained
+from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained
 from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import find
 from latent_tokens.configs import SamplingConfig
@@ -23,6 +24,18 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"
 def model(name):
     """Return a bundled model, or one of a run directory."""
     return LoadedModel(name, from_pretrained(name), learned_task(find(name)))
+
+
+def untrained(task, method="scdm", gain=4.0, **settings):
+    """Return an untrained model with large weights, so that its input matters."""
+    torch.manual_seed(0)
+    task = TASKS[task] if isinstance(task, str) else task
+    net = Transformer(SIZES["nano"], task.vocab_size, task.length, **settings).eval()
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(gain if weight.dim() == 2 else 1)
+    net.method = METHODS[method] if isinstance(method, str) else method
+    return LoadedModel(f"{task.name}-untrained", net, task)
 
 
 def decoded(loaded, puzzle, **setting):

@@ -34,7 +34,7 @@ LONGEST = (
     "test_processes", "test_fingerprints", "test_pages", "test_page", "test_wheel", "test_paper",
     "test_examples", "test_faults", "test_manual", "test_data", "test_compiling",
     "test_tasks", "test_frames", "test_cli", "test_claims", "test_fast", "test_precision",
-    "test_checkpoints", "test_engine", "test_training", "test_doctor",
+    "test_checkpoints", "test_engine", "test_training",
     "test_bench", "test_oracle", "test_hub", "test_sudoku",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The installation: bounded dependencies, imports on first use, a wheel that works without the checkout."""
+"""The installation: dependencies, imports on first use, a wheel without the checkout, and the doctor."""
 
 import json
 import os
@@ -13,11 +13,14 @@ import venv
 import zipfile
 
 import pytest
+import torch
+from packaging.requirements import Requirement
 
 from helpers.documentation import ROOT
 from latent_tokens.commands import COMMANDS
+from latent_tokens.commands.doctor import installed, self_test
+from latent_tokens.network import fast
 
-PUZZLE = "1.....3............2................"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Print the help, then make the libraries of the extras unavailable and import the demo.
@@ -56,18 +59,13 @@ def test_help_needs_no_heavy_library_and_the_demo_no_extra():
     assert all(f" {command} " in printed.stdout for command in COMMANDS)
 
 
-def test_make_demo_installs_no_extra(tmp_path):
+@pytest.mark.parametrize(("target", "has_extras"), [("demo", False), ("test", True)])
+def test_make_installs_extras_for_the_tests_only(tmp_path, target, has_extras):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
-
-    def commands(target):
-        dry_run = ["make", "-n", target]
-        return subprocess.run(dry_run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-
-    demo = commands("demo")
-    assert "-e . -c constraints.txt" in demo
-    assert "[dev]" not in demo
-    assert "[dev]" in commands("test")
+    dry_run = ["make", "-n", target]
+    lines = subprocess.run(dry_run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert ("[dev]" in lines, "-e . -c constraints.txt" in lines) == (has_extras, not has_extras)
 
 
 def done(*command, cwd):
@@ -126,10 +124,10 @@ def test_wheel_has_the_files_of_the_package_and_no_more(wheel):
 
 @pytest.mark.slow
 def test_wheel_solves_a_puzzle_in_an_empty_directory(fresh, tmp_path):
-    said = done(fresh / "latent-tokens", "solve", PUZZLE, "--attempts", "20", cwd=tmp_path)
+    puzzle = "1.....3............2................"
+    said = done(fresh / "latent-tokens", "solve", puzzle, "--attempts", "20", cwd=tmp_path)
     assert "\nsolved" in said
     assert "by sudoku-6-scdm" in said
-    assert list(tmp_path.iterdir()) == []
     module = done(fresh / "python", "-c", "import latent_tokens; print(latent_tokens.__file__)", cwd=tmp_path)
     assert module.startswith(str(fresh.parent))
 
@@ -150,3 +148,78 @@ def test_wheel_writes_a_page_without_node(fresh, tmp_path):
     tools.mkdir()
     done("env", f"PATH={tools}", fresh / "latent-tokens", "page", cwd=tmp_path)
     assert 2_000_000 < (tmp_path / "latent-tokens.html").stat().st_size <= 2_400_000
+
+
+# The doctor names each deliberate fault with its fix.
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, *others):
+        if name.partition(".")[0] == {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
+sys.meta_path.insert(0, Absent())
+from latent_tokens.cli import main
+sys.exit(main(["doctor", "--json"]))
+"""
+
+
+def doctor_without(absent, folder, **environment):
+    """Return the exit code and the findings of a process in which a library cannot be imported."""
+    command = [sys.executable, "-c", WITHOUT.format(absent=absent)]
+    settings = {"cwd": folder, "env": os.environ | environment, "capture_output": True, "text": True}
+    ended = subprocess.run(command, **settings, check=False)
+    assert ended.stderr == ""
+    findings = map(json.loads, ended.stdout.splitlines())
+    return ended.returncode, {finding["about"]: finding for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "found"),
+    [
+        ("no-such-library>=2", "not installed"),
+        ("torch<1.0", f"{torch.__version__}, and <1.0 is needed"),
+    ],
+)
+def test_library_that_is_missing_or_too_old_is_a_problem(requirement, found):
+    finding = installed(Requirement(requirement))
+    assert finding[1:] == ("problem", found, f"pip install '{requirement}'")
+
+
+def test_broken_library_is_named_and_the_doctor_goes_through(tmp_path):
+    code, findings = doctor_without("torch", tmp_path)
+    assert code == 1
+    assert "torch" in findings["self-test"]["found"]
+
+
+def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
+    """The fake sampler never draws token 0, so its samples are wrong."""
+    real = fast.generate
+
+    def sharp(*arguments, seed):
+        made = real(*arguments, seed=seed)
+        return type(made)(made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.passes)
+
+    monkeypatch.setattr(fast, "generate", sharp)
+    finding = next(finding for finding in self_test() if finding.about == "model sudoku-6-scdm")
+    assert finding.verdict == "problem"
+
+
+@pytest.mark.slow
+def test_damaged_models_of_a_copied_package_are_named(tmp_path):
+    """One is truncated, one is changed, and one is complete."""
+    left_out = shutil.ignore_patterns("__pycache__", "sudoku-9-*", "sudoku-6-sidm", "sudoku-6-ar-mtp")
+    package = shutil.copytree(ROOT / "src/latent_tokens", tmp_path / "latent_tokens", ignore=left_out)
+    truncated, changed = (package / f"bundled/sudoku-6-{name}/model.safetensors" for name in ("arm", "mdm"))
+    truncated.write_bytes(truncated.read_bytes()[:-1000])
+    content = changed.read_bytes()
+    changed.write_bytes(content[:-20_000] + content[-40_000:-20_000])
+    code, findings = doctor_without("nothing", tmp_path, PYTHONPATH=str(tmp_path))
+    assert code == 1
+    problems = {about for about, finding in findings.items() if finding["verdict"] == "problem"}
+    assert problems == {"model sudoku-6-arm", "model sudoku-6-mdm"}
+    assert findings["torch"]["found"] == torch.__version__
+    assert findings["model sudoku-6-scdm"]["verdict"] == "ok"
+    assert "corrupt" in findings["model sudoku-6-arm"]["found"]
+    assert "its logits differ" in findings["model sudoku-6-mdm"]["found"]
+    assert "pip install --force-reinstall" in findings["model sudoku-6-mdm"]["hint"]

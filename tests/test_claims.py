@@ -25,9 +25,9 @@ sys.path.append(str(ROOT / "scripts"))
 import results_page
 
 RUNS = Path("runs/paper")
-ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
+RESULTS = ROOT / "results" / "cpu"
+ROWS = RESULTS / "rows.jsonl"
 STORED = measured(ROWS)
-OVERVIEW, TABLE, *_ = (ROWS.parent / "claims.md").read_text().split("\n\n")
 
 
 def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
@@ -45,6 +45,7 @@ def loss_of(*values):
 LOW = line_of([40.0, 41.0, 42.0])
 MANY = line_of([40.0, 41.0, 42.0], samples=20_000)
 HIGH = line_of([50.0, 51.5, 51.0], samples=20_000)
+LESS = loss_of(4.01, 4.12, 4.05)
 VERDICTS = {
     "three seeds agree": (HIGH, MANY, "+9.8 (+7.9 to +11.7)", "t", "yes"),
     "reverse": (LOW, HIGH, "-9.8 (-11.7 to -7.9)", "t", "no, the reverse"),
@@ -58,13 +59,10 @@ VERDICTS = {
     "noise": (line_of([44.0, 45.0, 46.0]), LOW, "+4.0 (+1.5 to +6.5)", "t and Wilson", "yes"),
     "noise alone": (line_of([41.0, 42.0, 43.1]), LOW, "+1.0 (-1.5 to +3.5)", "t and Wilson", "undecided"),
     # Lower is better.
-    "loss": (loss_of(4.01, 4.12, 4.05), loss_of(5, 5.11, 5.08), "-1.00 (-1.06 to -0.95)", "t", "yes"),
-    "higher loss": (
-        *(loss_of(5, 5.11, 5.08), loss_of(4.01, 4.12, 4.05)),
-        *("+1.00 (+0.95 to +1.06)", "t", "no, the reverse"),
-    ),
+    "loss": (LESS, loss_of(5, 5.11, 5.08), "-1.00 (-1.06 to -0.95)", "t", "yes"),
+    "higher loss": (loss_of(5, 5.11, 5.08), LESS, "+1.00 (+0.95 to +1.06)", "t", "no, the reverse"),
     "losses": (loss_of(4, 4.1, 4.2), loss_of(3, 5, 4.1), "+0.07 (-2.29 to +2.43)", "t", "undecided"),
-    "loss of one seed": (loss_of(4), loss_of(4.01, 4.12, 4.05), "-0.01", "", "no claim: 1 seed"),
+    "loss of one seed": (loss_of(4), LESS, "-0.01", "", "no claim: 1 seed"),
 }
 
 
@@ -77,15 +75,12 @@ def test_verdict_is_over_seeds_and_never_more_certain_than_samples(name):
 def test_interval_of_three_seeds_is_over_seeds_and_of_fewer_of_samples():
     apart = line_of([40.0, 50.0, 60.0])
     half = 4.303 * 10 / 3**0.5
-    assert apart.interval == (pytest.approx(50 - half), pytest.approx(50 + half), "t")
-    equal = line_of([50.0, 50.0, 50.0])
-    assert equal.interval == (
-        pytest.approx(48.212, abs=1e-3),
-        pytest.approx(51.788, abs=1e-3),
-        "t and Wilson",
-    )
-    one = apart.of_seeds([1]).interval
-    assert one == (pytest.approx(46.907, abs=1e-3), pytest.approx(53.093, abs=1e-3), "Wilson")
+    for line, low, high, kind in (
+        (apart, 50 - half, 50 + half, "t"),
+        (line_of([50.0, 50.0, 50.0]), 48.212, 51.788, "t and Wilson"),
+        (apart.of_seeds([1]), 46.907, 53.093, "Wilson"),
+    ):
+        assert line.interval == (pytest.approx(low, abs=1e-3), pytest.approx(high, abs=1e-3), kind)
     assert line_of([0.0, 0.0, 3.0]).interval.low == 0
     assert loss_of(4.0, 4.1, 4.2).interval.kind == "t"
     assert loss_of(4.0, 4.1).interval is None
@@ -145,35 +140,32 @@ def test_claim_refuses_a_model_that_was_trained_on_other_data():
 def test_stored_claims_are_those_of_the_rows(tmp_path):
     (tmp_path / "cpu").mkdir()
     shutil.copy(ROWS, tmp_path / "cpu")
-    assert reproduce(ReproduceConfig("claims", out=tmp_path)) == (ROWS.parent / "claims.md").read_text()
+    assert reproduce(ReproduceConfig("claims", out=tmp_path)) == (RESULTS / "claims.md").read_text()
+    page = results_page.PAGE.read_text(encoding="utf-8")
+    assert results_page.filled(page) == page, "run python scripts/results_page.py"
 
 
 def test_overview_has_each_claim_once_per_task():
-    headings, _, *table = ([cell.strip() for cell in line.split("|")[1:-1]] for line in OVERVIEW.splitlines())
-    listed = [line.split(" | ") for line in TABLE.splitlines()[2:]]
-    assert [row[0].removesuffix(" (implied)") for row in table] == list(
-        dict.fromkeys(row[1] for row in listed)
-    )
-    assert sum(len(cell.split("; ")) for row in table for cell in row[1:] if cell) == len(listed)
-    cells = {row[0]: dict(zip(headings, row, strict=True)) for row in table}
+    overview, table, *_ = (RESULTS / "claims.md").read_text().split("\n\n")
+    headings, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in overview.splitlines())
+    names = [line.split(" | ")[1] for line in table.splitlines()[2:]]
+    assert [row[0].removesuffix(" (implied)") for row in rows] == list(dict.fromkeys(names))
+    assert sum(len(cell.split("; ")) for row in rows for cell in row[1:] if cell) == len(names)
+    cells = {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
     assert cells["mdm top-prob > ar-mtp"]["the reverse"].startswith("sudoku-6 -15.5 (")
     assert cells["ar-mtp > arm"]["reproduced"].startswith("sudoku-6 +45.3 (")
     assert cells["scdm n=all > sidm (implied)"]["undecided"].startswith("sudoku-6 +1.1 (")
-    (of_page,) = results_page.TABLE.finditer(results_page.PAGE.read_text(encoding="utf-8"))
-    assert of_page[0].split("\n", 1)[1].removesuffix(of_page[2]) == f"{OVERVIEW}\n"
 
 
 # Tables, figures and their captions.
 
-
-RESULTS = ROOT / "results" / "cpu"
 NAMES = sorted(path.stem for path in RESULTS.glob("*.md") if path.stem != "claims")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_table_and_figure_in_the_repository_are_those_of_the_rows(name, tmp_path):
     """The .svg files are snapshots: their bytes have every curve, interval, color, legend and caption."""
-    shown = lines(recipes(name, "cpu", Path("runs/paper")), measured(RESULTS / "rows.jsonl"))
+    shown = lines(recipes(name, "cpu", RUNS), STORED)
     check_together([row for line in shown for row in line.rows], RESULTS)
     make_table, draw_figure = report_of(shown)
     table = make_table(shown, name)
@@ -187,7 +179,7 @@ def test_table_and_figure_in_the_repository_are_those_of_the_rows(name, tmp_path
 
 
 def test_stored_rows_name_no_directory_of_a_machine():
-    assert not re.search(r"/(tmp|home|work|root)/", (RESULTS / "rows.jsonl").read_text())
+    assert not re.search(r"/(tmp|home|work|root)/", ROWS.read_text())
 
 
 def test_caption_names_every_version_of_pytorch():

@@ -118,6 +118,12 @@ def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, caps
     assert changed == {names[2]}
 
 
+def test_several_runs_under_a_launcher_are_refused(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run("train sudoku-4 scdm --seed 0 1") == 2
+    assert "--seed 0 1: several runs take one process each. Leave out the launcher" in capsys.readouterr().err
+
+
 def test_sample_and_solve_print_boards_or_json(runs, capsys):
     assert run(f"sample {runs['arm']} --num-samples 3 --json") == 0
     samples = lines(capsys.readouterr().out)
@@ -173,10 +179,6 @@ REFUSED = [
     ("train sudoku-4 scdm --seed 0 0", "--seed 0 0: must be different values"),
     ("train sudoku-4 scdm --size pico nano --seed 0 1 --out runs/x-{{seed}}", "--out runs/x-{seed}-{size}"),
     ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
-    (
-        "train sudoku-4 scdm --seed 0 1",
-        "--seed 0 1: several runs take one process each. Leave out the launcher",
-    ),
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
     ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),
@@ -208,9 +210,7 @@ REFUSED = [
 
 @pytest.mark.usefixtures("brief_look")
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
-def test_refused_setting_is_one_line_and_exit_code_2(runs, tmp_path, monkeypatch, capsys, command, message):
-    if "Leave out the launcher" in message:
-        monkeypatch.setenv("WORLD_SIZE", "2")
+def test_refused_setting_is_one_line_and_exit_code_2(runs, tmp_path, capsys, command, message):
     (tmp_path / "file").touch()
     assert run(command.format(full=tmp_path, **runs)) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]

@@ -12,7 +12,7 @@ import torch
 
 from helpers.documentation import ROOT
 from helpers.oracle import Oracle, small_joint
-from helpers.runs import tiny_run
+from helpers.runs import description, tiny_run
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, TASKS, DataConfig, Decoding, PolicyInput, fit, make_data
 from latent_tokens.core.sampling import generate
@@ -21,7 +21,6 @@ from latent_tokens.paper.tables import interval_over_seeds
 RESEARCH = ROOT / "research"
 FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
 TASK = TASKS["sudoku-4"]
-ORACLE_LENGTH = 5
 
 
 def script_of(folder):
@@ -41,7 +40,6 @@ latent_choice = script_of("latent-choice")
 nats = script_of("nats")
 confidence = script_of("confidence")
 tables = sys.modules["tables"]
-teacher_forced_order = nats.teacher_forced_order
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -58,18 +56,15 @@ def test_every_folder_is_in_the_list_of_questions():
 
 def test_rows_are_those_of_the_checksums():
     assert (RESEARCH / "SHA256SUMS").read_text() == tables.checksums()
-    for line in (RESEARCH / "SHA256SUMS").read_text().splitlines():
+    for line in tables.checksums().splitlines():
         checksum, name = line.split("  ")
         assert hashlib.sha256((RESEARCH / name).read_bytes()).hexdigest() == checksum
 
 
 def intervals_in(text):
     """Return every "(LOW to HIGH)" of a text, whether it has zero inside, and its bounds without signs."""
-    found = re.findall(r"(?<=[( ])([+-]?[\d.]+)\s+to\s+([+-]?[\d.]+)(?=\))", text)
-    return {
-        (float(low) < 0 < float(high), frozenset((low.lstrip("+-"), high.lstrip("+-"))))
-        for low, high in found
-    }
+    bounds = re.findall(r"(?<=[( ])([+-]?[\d.]+)\s+to\s+([+-]?[\d.]+)(?=\))", text)
+    return {(float(a) < 0 < float(b), frozenset((a.lstrip("+-"), b.lstrip("+-")))) for a, b in bounds}
 
 
 def test_every_interval_of_a_page_is_in_a_table():
@@ -163,78 +158,48 @@ def test_entropy_of_all_4x4_boards():
     assert found == pytest.approx(np.log(288) / 16, abs=0.005)
 
 
-@pytest.fixture(scope="module")
-def oracle():
-    return Oracle(small_joint(length=ORACLE_LENGTH))
-
-
-def test_teacher_forced_order_of_a_sample_is_that_of_its_decoding(oracle):
+def test_teacher_forced_order_of_a_sample_is_that_of_its_decoding():
     """With the same seed, the sample is what teacher forcing writes. Known positions and lengths count."""
-    known = torch.zeros(64, ORACLE_LENGTH, dtype=torch.bool)
+    oracle, method = Oracle(small_joint(length=5)), METHODS["scdm"]
+    known = torch.zeros(64, 5, dtype=torch.bool)
     known[::2, 1] = True
+    settings = (known, Decoding(candidates=2, latents=2), 1)
     lengths = torch.tensor([5, 4]).repeat(32)
-    decoding = Decoding(candidates=2, latents=2)
-    given = torch.zeros_like(known).long()
-    made = generate(oracle, METHODS["scdm"], given, known, decoding, 1, lengths=lengths)
-    order = nats.teacher_forced_order(
-        oracle, METHODS["scdm"], made.tokens, known, decoding, 1, lengths=lengths
-    )
-    assert torch.equal(order, made.order)
-    other = (made.tokens + 1) % 3
-    assert not torch.equal(
-        teacher_forced_order(oracle, METHODS["scdm"], other, known, decoding, 1, lengths=lengths),
-        made.order,
-    )
-
-
-@pytest.fixture(scope="module")
-def adapted(tmp_path_factory):
-    """A model of transformers, a data set, and a function that trains an adapter of the model."""
-    folder = tmp_path_factory.mktemp("adapting")
-    for number in range(120):
-        (folder / f"{number}.txt").write_text(f"{number} {('cats', 'dogs', 'birds')[number % 3]} ran.")
-    source = {"source": str(folder), "length": 12, "tokenizer": "bytes"}
-    data = make_data(DataConfig("text", folder / "data", **source))
-    tiny_model("llama", vocab_size=257).save_pretrained(folder / "base")
-    settings = {"batch_size": 2, "warmup": 1, "lora": 2, "lr": 1e-2, "precision": "fp32"}
-
-    def train(method, steps, every):
-        out = folder / f"run-{method}"
-        settings.update(steps=steps, evaluate_every=every, save_every=every)
-        return fit("text", method, out=out, data=data, start=folder / "base", **settings)
-
-    return folder / "base", data, train
-
-
-@pytest.fixture
-def measure(adapted, tmp_path, monkeypatch, capsys):
-    """Measure runs with rows of their own, and four sequences, or two at a checkpoint. Return the output."""
-    for name, value in {"ROWS": tmp_path / "rows.jsonl", "SEQUENCES": 4, "FEW": 2}.items():
-        monkeypatch.setattr(adapting, name, value)
-
-    def of(*runs):
-        monkeypatch.setattr(sys, "argv", ["adapting.py", *map(str, (*adapted[:2], *runs))])
-        adapting.main()
-        return capsys.readouterr().out, [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
-
-    return of
+    made = generate(oracle, method, torch.zeros_like(known).long(), *settings, lengths=lengths)
+    for tokens, is_equal in ((made.tokens, True), ((made.tokens + 1) % 3, False)):
+        order = nats.teacher_forced_order(oracle, method, tokens, *settings, lengths=lengths)
+        assert torch.equal(order, made.order) == is_equal
 
 
 @pytest.mark.slow
-def test_adapted_models_are_measured_once_and_rendered(adapted, measure):
-    run = adapted[2]("ar-latents", 4, 2)
+def test_adapted_models_are_measured_once_and_rendered(tmp_path, monkeypatch, capsys):
+    """An adapter of a model of transformers: four sequences, or two at a checkpoint."""
+    for number in range(120):
+        (tmp_path / f"{number}.txt").write_text(f"{number} {('cats', 'dogs', 'birds')[number % 3]} ran.")
+    source = {"source": str(tmp_path), "length": 12, "tokenizer": "bytes"}
+    data, base = make_data(DataConfig("text", tmp_path / "data", **source)), tmp_path / "base"
+    tiny_model("llama", vocab_size=257).save_pretrained(base)
+    settings = {"batch_size": 2, "warmup": 1, "lora": 2, "lr": 1e-2, "precision": "fp32"}
+    settings |= {"steps": 4, "evaluate_every": 2, "save_every": 2, "start": base, "data": data}
+    run = fit("text", "ar-latents", out=tmp_path / "run", **settings)
+    for name, value in {"ROWS": tmp_path / "rows.jsonl", "SEQUENCES": 4, "FEW": 2}.items():
+        monkeypatch.setattr(adapting, name, value)
     for arguments in ([], [run], [run]):
-        text, rows = measure(*arguments)
-    of_run = [(row["step"], row["latents"], len(row["nats"])) for row in rows[1:]]
+        monkeypatch.setattr(sys, "argv", ["adapting.py", *map(str, (base, data, *arguments))])
+        adapting.main()
+    first, *rows = [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
+    of_run = [(row["step"], row["latents"], len(row["nats"])) for row in rows]
     at_checkpoints = [(2, 0, 2), (2, 8, 2), (4, 0, 2), (4, 8, 2)]
     assert of_run == [*at_checkpoints, (4, 0, 4), (4, 8, 4), (4, 64, 4), (4, "all", 4)]
-    assert (rows[0]["model"], rows[0]["method"]) == ("base", "arm")
-    assert rows[1]["weights_sha256"] != rows[3]["weights_sha256"]
-    assert rows[4]["nats"] != rows[3]["nats"]
-    assert text.count("| run-ar-latents | ar-latents | 4 |") == 4
-    assert f"{sum(rows[0]['nats']) / sum(rows[0]['tokens']):.3f} ± " in text
-    (part,) = adapting.parts_of(adapted[0], adapted[2]("scdm", 2, 1))  # without a cache: at its end
-    assert (part.step, part.sequences, part.latents) == (2, 4, (0, 8, "all"))
+    assert (first["model"], first["method"]) == ("base", "arm")
+    assert rows[0]["weights_sha256"] != rows[2]["weights_sha256"]
+    assert rows[3]["nats"] != rows[2]["nats"]
+    text = capsys.readouterr().out
+    assert text.count("| run | ar-latents | 4 |") == 2 * 4
+    assert f"{sum(first['nats']) / sum(first['tokens']):.3f} ± " in text
+    without_cache = fit("text", "scdm", out=tmp_path / "scdm", **settings)
+    (part,) = adapting.parts_of(base, without_cache)  # at its end
+    assert (part.step, part.sequences, part.latents) == (4, 4, (0, 8, "all"))
 
 
 def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
@@ -253,14 +218,9 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     assert [line.split(" | ")[2:6] for line in lines] == [
         ["mdm", "50%", runs, n] for runs in ("1", "2", "2, redrawn") for n in ("0", "all")
     ]
-    trained = [
-        json.loads((path / "config.json").read_text())["training"] for path in tmp_path.glob("boards-*")
-    ]
-    assert sorted((run["steps"], run.get("first")) for run in trained if run["method"] == "scdm") == [
-        (4, None),
-        (4, None),
-        (8, "mdm:4"),
-    ]
+    trained = [description(path)["training"] for path in tmp_path.glob("boards-scdm*")]
+    first = sorted((run["steps"], run.get("first")) for run in trained)
+    assert first == [(4, None), (4, None), (8, "mdm:4")]
 
     # Why: sidm's masked tokens attend to themselves and to clean ones only, so n changes no loss.
     why = importlib.import_module("why")

@@ -44,8 +44,6 @@ from hypothesis import settings
 
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, left_to_right
 
-pytest_plugins = ["helpers.browser"]
-
 settings.register_profile("house", deadline=None, max_examples=50, derandomize=True)
 settings.load_profile("house")
 

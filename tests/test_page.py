@@ -1,37 +1,138 @@
 """The page in a browser: its three scenes, the laboratory, and a recorded decode."""
 
 import json
+import os
+import shutil
+import time
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
 
-from helpers.browser import DESK, written
-from helpers.page import (
-    HOSTILE,
-    PHONE,
-    SIX,
-    cell,
-    decoded,
-    fits,
-    harmless,
-    model,
-    press,
-    reads,
-    sound,
-    text,
-    until,
-    untrained,
-    verdicts,
-)  # fmt: skip
+from helpers.page import SIX, decoded, model, untrained
 from helpers.runs import tiny_run
 from latent_tokens import TASKS, Text, fit
+from latent_tokens.cli import main
 from latent_tokens.page.document import page_of, page_with
 from latent_tokens.trace.examples import PAGE_RECORD, examples
 from latent_tokens.trace.record import LoadedModel
 
 pytestmark = pytest.mark.slow
 RECORD = json.loads(PAGE_RECORD.read_text())
-LANDSCAPE = {"width": 844, "height": 390}
+DESK, PHONE, LANDSCAPE = ({"width": w, "height": h} for w, h in ((1280, 900), (390, 844), (844, 390)))
+PATIENCE = 30.0  # seconds
+HOSTILE = (
+    '<img src=x onerror="window.ran=1">\'&amp;\x1b[31m\u202e\r\n</option><script>window.ran=2<\\script>'
+    "</script><script>window.ran=3</script>"
+)
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Return Debian's chromium. If there is none, skip the test unless NEEDS_BROWSER is set."""
+    program = shutil.which("chromium")
+    if program is None:
+        give_up = pytest.fail if os.environ.get("NEEDS_BROWSER") else pytest.skip
+        give_up("no chromium on the path: apt-get install chromium")
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory):
+    """Return the address of the file that `latent-tokens page` writes."""
+    return written(tmp_path_factory.mktemp("page"))
+
+
+def written(folder, *runs):
+    """Write the page with these models, or the bundled ones, and return its address."""
+    file = folder / "latent-tokens.html"
+    assert main(["page", *runs, "--out", str(file)]) == 0
+    return file.as_uri()
+
+
+@pytest.fixture
+def opened(browser):
+    """Return a function that opens a page. At the end, no console has an error or a warning."""
+    messages, contexts = [], []
+
+    def listen(message):
+        if message.type in ("error", "warning"):
+            messages.append(message.text)
+
+    def open_page(url, viewport=DESK):
+        settings = {"viewport": viewport, "color_scheme": "light", "reduced_motion": "reduce"}
+        contexts.append(browser.new_context(**settings, offline=True))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(1_000 * PATIENCE)
+        page.on("console", listen)
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert messages == []
+
+
+def until(page, expression):
+    """Wait for a JavaScript condition, evaluated from outside because the page's policy forbids eval."""
+    begun = time.monotonic()
+    while not page.evaluate(expression):
+        assert time.monotonic() < begun + PATIENCE, expression
+        page.wait_for_timeout(20)
+
+
+def text(page, selector):
+    """Return the text of an element."""
+    return page.locator(selector).first.inner_text()
+
+
+def reads(page, selector, words):
+    """Wait until an element has some words."""
+    page.locator(selector, has_text=words).first.wait_for()
+
+
+def press(page, name):
+    """Press the button with these words."""
+    page.get_by_role("button", name=name).click()
+
+
+def cell(page, board, index):
+    """Return a cell of a board."""
+    return page.locator(f"{board} .cell").nth(index)
+
+
+def verdicts(page):
+    """Return the verdicts of both settings of the laboratory, once they are decoded."""
+    for lane in "ab":
+        reads(page, f"#lane-{lane} .cost", "processed")
+    return [text(page, f"#lane-{lane} .verdict") for lane in "ab"]
+
+
+def fits(page):
+    """Nothing is wider than the window."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+def sound(page):
+    """Axe finds nothing against WCAG 2 AA and its best practices."""
+    violations = Axe().run(page, options=RULES).response["violations"]
+    assert [(each["id"], each["impact"], each["nodes"][0]["html"]) for each in violations] == []
+
+
+def harmless(page):
+    """No script of a name has run, and none of its text has become an element."""
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.ran") is None
+    assert page.locator("img").count() == 0
+    scripts = page.locator("script").evaluate_all("all => all.map((each) => each.text)")
+    assert not any(script.startswith("window") for script in scripts)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +161,6 @@ def test_guess_of_one_square_turns_the_prediction(opened, page_file):
     assert marked.inner_text() == "tap"
     marked.click()
     assert text(page, "#one-title") == "Now it says 6. Right."
-    assert text(page, "#one-name") == "That discarded guess is a latent token."
-    assert "a row has only one 2. 2 of the 21 squares do this here." in text(page, "#one-why")
     bars = [text(page, f"#one-bars li:nth-child({rank})").split("\n") for rank in (1, 2)]
     assert bars == [["6", "96%"], ["2", "4%"]]
     press(page, "Forget the guess")
@@ -88,7 +187,6 @@ def test_guess_of_one_square_turns_the_prediction(opened, page_file):
     assert text(page, "#one-lead") == "The model must fill the blue square. It says 1. That is correct."
     press(page, "Guess the marked square too")
     assert text(page, "#one-title") == "Now it says 6. Wrong."
-    assert "no guess on the board explains why. 3 of the 21 squares" in text(page, "#one-why")
 
 
 def test_first_scene_is_there_before_the_weights(opened, page_file, tmp_path):
@@ -289,15 +387,7 @@ def test_trace_page_opens_on_the_recorded_decodes_and_decodes_itself(opened, six
     assert text(page, "#lane-a .verdict").startswith("✓" if end["right"] else "✕")
 
 
-def test_trace_page_of_one_decode_compares_it_with_another(opened, six, tmp_path):
-    page = opened(saved(tmp_path, page_with([decoded(six, SIX, latents="all")], models=[six])), PHONE)
-    assert not page.locator("#lane-b").is_visible()
-    press(page, "Compare two settings")
-    reads(page, "#lane-b .cost", "processed")
-    sound(page)
-
-
-@pytest.mark.parametrize("task", ["zebra-3", "countdown-3", "sudoku-6-puzzle", "text"])
+@pytest.mark.parametrize("task", ["zebra-3", "countdown-3", "text"])
 def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, task):
     learned = Text(32) if task == "text" else TASKS[task]
     own = untrained(learned)
@@ -322,9 +412,15 @@ def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, t
 
 @pytest.mark.parametrize("has_model", [True, False])
 def test_hostile_model_name_is_text_in_a_trace(opened, six, tmp_path, has_model):
+    """With its model, the page of one decode compares it with another."""
     hostile = LoadedModel(HOSTILE, six.net, six.task)
-    traces = [decoded(hostile, SIX, latents="all", candidates=4)] * 2
-    page = opened(saved(tmp_path, page_with(traces, HOSTILE, [hostile] if has_model else [])))
+    traces = [decoded(hostile, SIX, latents="all", candidates=4)] * (1 if has_model else 2)
+    page = opened(saved(tmp_path, page_with(traces, HOSTILE, [hostile] if has_model else [])), PHONE)
+    assert page.locator("#lane-b").is_visible() != has_model
+    if has_model:
+        press(page, "Compare two settings")
+        reads(page, "#lane-b .cost", "processed")
+        sound(page)
     settings = page.locator(".setting").evaluate_all("all => all.map((each) => each.textContent)")
     assert sum(f"{HOSTILE.rpartition('/')[2]}, n = " in words for words in settings) == 2
     assert page.evaluate("document.querySelector('#caption').textContent") == HOSTILE

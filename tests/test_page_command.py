@@ -13,10 +13,10 @@ import yaml
 from PIL import Image
 
 from helpers.documentation import ROOT
-from helpers.page import SIX, decoded, model
+from helpers.page import SIX, decoded, model, untrained
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import METHODS, SIZES, TASKS, Transformer, fit
+from latent_tokens import METHODS, fit
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.commands.page import BUNDLED
@@ -27,7 +27,7 @@ from latent_tokens.page.inline import script_of
 from latent_tokens.palette import PAGE
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.examples import COMPARISONS, PAGE_RECORD, compared, measured, puzzles, solved
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+from latent_tokens.trace.record import DecodeRequest, trace
 
 sys.path.append(str(ROOT / "scripts"))
 
@@ -50,9 +50,8 @@ def addresses(tmp_path, monkeypatch):
 
 def contents(page, name):
     """Return the JSON in an element of a page."""
-    return json.loads(
-        re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)[1]
-    )
+    element = rf'<script type="application/json" id="{name}">(.*?)</script>'
+    return json.loads(re.search(element, page, re.S)[1])
 
 
 def test_page_has_the_bundled_models_and_its_own_scripts_only(tmp_path, addresses, capsys):
@@ -69,10 +68,9 @@ def test_page_has_the_bundled_models_and_its_own_scripts_only(tmp_path, addresse
 
     # The policy allows one script and WebAssembly, and no request.
     (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]+)">', page)
-    directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
-    assert directives["default-src"] == "'none'"
-    assert "connect-src" not in directives
-    assert re.fullmatch(r"'sha256-\S+' 'wasm-unsafe-eval'", directives["script-src"])
+    assert "default-src 'none'" in policy
+    assert "connect-src" not in policy
+    assert re.search(r"script-src 'sha256-\S+' 'wasm-unsafe-eval'(;|$)", policy)
     assert len(re.findall(r"<script>", page)) == 1
 
 
@@ -103,17 +101,12 @@ def test_page_refuses_another_task_in_one_line(tmp_path, addresses, capsys):
 
 
 def test_models_that_a_page_cannot_have_have_a_reason(six, monkeypatch):
-    def reason(**changes):
-        net = Transformer(SIZES["pico"], 6, 36)
-        net.method, net.folder = METHODS["scdm"], find(six.name)
-        for name, value in changes.items():
-            setattr(net, name, value)
-        return models.why_recorded([LoadedModel("changed", net, TASKS["sudoku-6"])])
-
-    own_rule = replace(METHODS["scdm"], attention=lambda query, key, num_clean: key <= query)
-    assert reason() == ""
-    assert "saved models of the built-in network" in reason(folder=None)
-    assert "built-in attention masks" in reason(method=own_rule)
+    own = untrained(
+        "sudoku-6", replace(METHODS["scdm"], attention=lambda query, key, num_clean: key <= query)
+    )
+    assert "saved models of the built-in network" in models.why_recorded([own])
+    own.net.folder = find(six.name)
+    assert "built-in attention masks" in models.why_recorded([own])
     assert models.why_recorded([six, six]) == ""  # whose weights count once
     monkeypatch.setattr(models, "MOST_WEIGHTS", (find(six.name) / "model.safetensors").stat().st_size - 1)
     assert models.why_recorded([six]).startswith("The weights have 1.6 MB, more than the ")
@@ -198,15 +191,14 @@ def test_modules_of_another_form_are_refused(tmp_path, changes, message):
 
 # The example puzzles and counts of the page: they were measured with the bundled weights.
 
-
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 RECORD = json.loads(PAGE_RECORD.read_text())
 
 
-@pytest.mark.parametrize("record", [*measured().values(), RECORD], ids=["sudoku-6", "sudoku-9", "page"])
-def test_record_is_of_the_bundled_weights(record):
-    weights = find(record["model"]) / "model.safetensors"
-    assert record["sha256"] == sha256_of(weights), "run python scripts/page_examples.py"
+def test_records_are_of_the_bundled_weights():
+    for record in (*measured().values(), RECORD):
+        weights = find(record["model"]) / "model.safetensors"
+        assert record["sha256"] == sha256_of(weights), "run python scripts/page_examples.py"
 
 
 @pytest.mark.parametrize("record", measured().values(), ids=["sudoku-6", "sudoku-9"])

@@ -6,8 +6,9 @@ import random
 import re
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,8 +29,7 @@ UNBUNDLED = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A decode: a saved model, a puzzle with None for empty cells, and the settings."""
 
     model: LoadedModel

@@ -106,12 +106,10 @@ def packaged(minimal, net):
     """The same weights in the package's network. Its head has a row for MASK, which is never predicted."""
     size = lt.Size(minimal.WIDTH, minimal.HEADS, minimal.LAYERS)
     packaged = lt.Transformer(size, minimal.V, minimal.L, positions="learned")
-    weights = {
-        name.replace("position_embedding.", "place."): weight for name, weight in net.state_dict().items()
-    }
-    weights["head.weight"] = torch.cat([weights["head.weight"], torch.zeros(1, minimal.WIDTH)])
-    weights["head.bias"] = torch.cat([weights["head.bias"], torch.zeros(1)])
-    packaged.load_state_dict(weights)
+    for name, weight in net.state_dict().items():
+        row = [torch.zeros_like(weight[:1])] if name.startswith("head.") else []
+        target = packaged.state_dict()[name.replace("position_embedding.", "place.")]
+        target.copy_(torch.cat([weight, *row]))
     return packaged.eval()
 
 
@@ -152,9 +150,7 @@ def test_minimal_mask_and_logits_are_those_of_the_package(minimal, net, packaged
     order = torch.rand(4, 16).argsort(1)
     num_clean = torch.tensor([0, 5, 9, 15])
     masked = 16 - num_clean
-    layout = lt.next_layout(
-        order, num_clean, candidates=masked.clamp(max=2), latents=(masked - 2).clamp(min=0)
-    )
+    layout = lt.next_layout(order, num_clean, masked.clamp(max=2), (masked - 2).clamp(min=0))
     mask = minimal.attention_mask(getattr(minimal, RULES[name]), num_clean, 16)
     assert torch.equal(mask, lt.dense_mask(method.attention, layout))
     tokens = boards[:4].gather(1, layout.positions)

@@ -83,11 +83,7 @@ COMMANDS = [
     ("sample sudoku-6-scdm --temperature -1", "temperature -1", "or more"),
     ("sample sudoku-6-scdm --top-p 0", "top-p 0", "at most 1"),
     ("sample sudoku-6-arm --tokens-per-step 2", "tokens-per-step 2", "tokens-per-step 1"),
-    (
-        "sample sudoku-6-scdm --candidates 2 --tokens-per-step 8 --num-samples 1",
-        "tokens-per-step 8",
-        "candidates 8",
-    ),
+    ("sample sudoku-6-scdm --candidates 2 --tokens-per-step 8", "tokens-per-step 8", "candidates 8"),
     ("sample sudoku-6-scdm --prompt hello", "prompt hello", "latent-tokens solve"),
     ("solve 123", "3 cells", "36 (6x6)"),
     ("solve 1....x3............2................", "x in row 1 column 6", "1-6"),
@@ -158,11 +154,7 @@ CALLS = [
     (lambda net: lt.evaluate(net, "sudoku-6"), "36", "16"),
     (lambda net: lt.evaluate(net, "sudoku-4", samples=2), "samples", "mean num-samples"),
     (lambda net: lt.load("sudoku-6-scdm").generate("123"), "3 cells", "36 (6x6)"),
-    (
-        lambda net: lt.load("sudoku-6-scdm").generate(BOARD, latents="4"),
-        "latents='4'",
-        "whole number",
-    ),
+    (lambda net: lt.load("sudoku-6-scdm").generate(BOARD, latents="4"), "latents='4'", "whole number"),
     (lambda net: lt.load("sudoku-6-scdm").generate(samples=2), "samples", "mean num-samples"),
     (lambda net: lt.load("sudoku-6-scdm").generate(num_samples="2"), "num_samples='2'", "from 1"),
     (lambda net: lt.train(3, "scdm"), "task 3", "sudoku-4"),
@@ -189,9 +181,9 @@ def check(answer, value, fix):
 def places(tmp_path_factory):
     """Return directories of runs, good and damaged, of a data set, of texts and of nothing."""
     root = tmp_path_factory.mktemp("p")
-    names = ("run", "data", "nowhere", "new", "empty", "full", "texts")
     damaged = ("no_weights", "corrupt", "cut", "misspelled", "dropped")
-    folders = {name: root / name for name in (*names, *damaged)}
+    names = ("run", "data", "nowhere", "new", "empty", "full", "texts", *damaged)
+    folders = {name: root / name for name in names}
     main(shlex.split(f"train sudoku-4 scdm {FEW} --out {folders['run']}"))
     counts = {"num_train": 16, "num_validation": 4, "num_test": 4}
     lt.make_data(lt.DataConfig("sudoku-4", out=folders["data"], processes=1, **counts))

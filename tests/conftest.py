@@ -31,8 +31,8 @@ if os.environ.get("CHECK_SHAPES"):
     collect_ignore = [file.name for file in files if file.stem not in TESTS_OF_SHAPES]
 # The files with the most seconds of processor time, both tiers together.
 LONGEST = (
-    "test_processes", "test_fingerprints", "test_pages", "test_page", "test_wheel", "test_paper",
-    "test_examples", "test_faults", "test_manual", "test_data", "test_compiling",
+    "test_processes", "test_fingerprints", "test_manual", "test_page", "test_wheel", "test_paper",
+    "test_examples", "test_faults", "test_data", "test_compiling",
     "test_tasks", "test_frames", "test_cli", "test_claims", "test_fast", "test_precision",
     "test_checkpoints", "test_engine", "test_training",
     "test_bench", "test_oracle", "test_hub", "test_sudoku",

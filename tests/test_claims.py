@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from helpers.documentation import ROOT
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.paper.claims import claims, claims_table, models_of, verdict
+from latent_tokens.paper.claims import claims, claims_table, verdict
 from latent_tokens.paper.experiments import Cell
 from latent_tokens.paper.figures import curves, hardware, intervals_note, panels_of
 from latent_tokens.paper.recipes import of_cells, recipes
@@ -104,30 +104,6 @@ def test_sign_of_a_claim_is_that_of_its_metric():
     for task, is_less, is_more in signs:
         (line,) = lines(of_cells([Cell(task, "mdm", "uniform")], "cpu", RUNS, 1), {})
         assert (is_less, is_more) == (line.is_loss, not line.is_loss), task
-
-
-def test_models_are_grouped_by_their_seeds():
-    cells = [
-        Cell("sudoku-gen", "mdm", "uniform"),
-        Cell("sudoku-gen", "sidm", "uniform"),
-        Cell("sudoku-gen", "mdm", "top_prob", k=8),
-    ]
-    listed = of_cells(cells, "cpu", RUNS, 2)
-    assert models_of(listed) == "mdm, sidm (0, 1)"
-    assert models_of(listed[1:4]) == "mdm (1); sidm (0, 1)"
-
-
-def test_open_claim_has_the_seeds_of_both_sides_and_the_command():
-    without = {name: row for name, row in STORED.items() if not row["model"].startswith("sudoku-6-arm-0-")}
-    table = claims_table("cpu", RUNS, without).splitlines()
-    (of_claim,) = (line for line in table if line.startswith("| sudoku-6 | ar-mtp > arm |"))
-    # Two numbers of seeds 1 and 2, whose difference is between them.
-    assert of_claim.startswith("| sudoku-6 | ar-mtp > arm | Table 3 | 86.3 | 41.4 | valid % | +45.0 (")
-    needed = "arm (0): `latent-tokens reproduce figure-1 --scale cpu`"
-    assert of_claim.endswith(f"| no claim: 2 seeds | {needed} |")
-    (of_text,) = (line for line in table if line.startswith("| text | mdm < esolm n=0 |"))
-    assert "| mdm, esolm (1, 2): " in of_text
-    assert of_text.endswith("`latent-tokens reproduce figure-text --scale cpu --seeds 3` |")
 
 
 def test_claim_refuses_a_model_that_was_trained_on_other_data():

@@ -3,13 +3,10 @@
 import dataclasses
 import errno
 import json
-import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 
 import numpy as np
@@ -19,7 +16,7 @@ from helpers.runs import tiny_run
 from latent_tokens import METHODS, SIZES, TASKS, configs, fit, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import printable
-from latent_tokens.cli import as_flags, main, parse
+from latent_tokens.cli import as_flags, main, parse, resume_hint
 from latent_tokens.commands import COMMANDS
 from latent_tokens.data.splits import make_problems
 
@@ -229,27 +226,12 @@ def test_settings_are_spelled_as_flags_but_not_parts_of_a_path():
         assert as_flags(raised, parse(typed.split())) == printed
 
 
-@pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
-    folder = tmp_path / "a run"
-    budget = "--steps 300 --batch-size 4 --precision fp32 --num-train 64 --num-validation 8"
-    command = f"train sudoku-4 scdm {budget} --out '{folder}'"
-    launch = [sys.executable, "-m", "latent_tokens.cli", *shlex.split(command)]
-    process = subprocess.Popen(launch, stderr=subprocess.PIPE, text=True, env=os.environ)
-    while not (folder / "metrics.jsonl").exists():
-        time.sleep(0.05)
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    hint = said.splitlines()[-1]
-    assert "stopped at step" in hint
-    assert f"Resume with: latent-tokens {command} --resume auto" in hint
-    assert run(f"{command} --resume auto") == 0
-    rows = lines((folder / "metrics.jsonl").read_text())
-    steps = [row["step"] for row in rows if "validation_loss" not in row]
-    assert steps == sorted(set(steps))
-    assert steps[-1] == 300
+def test_interrupted_command_is_printed_with_the_option_that_resumes_it():
+    """tests/faults/drill.py interrupts and resumes runs."""
+    stop, command = KeyboardInterrupt("stopped at step 3"), ["train", "sudoku-4", "scdm", "--out", "a run"]
+    hint = ". Resume with: latent-tokens train sudoku-4 scdm --out 'a run' --resume auto"
+    assert resume_hint(stop, command) == resume_hint(stop, [*command, "--resume", "auto"]) == hint
+    assert resume_hint(stop, ["evaluate", "a"]) == resume_hint(KeyboardInterrupt(), command) == ""
 
 
 def test_control_characters_are_escaped_in_a_terminal():

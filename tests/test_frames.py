@@ -124,15 +124,14 @@ def test_predictions_of_a_frame_are_those_of_the_network():
         logits = loaded.net(ids, torch.arange(16)[None], torch.ones(1, 16, 16, dtype=torch.bool))[0]
     predicted = logits[:, :4].softmax(-1)  # without MASK
     for cell, pairs in first["beliefs"].items():
-        assert dict(pairs) == pytest.approx(
-            {token: float(predicted[int(cell), token]) for token, _ in pairs}, abs=1e-3
-        )
+        expected = {token: float(predicted[int(cell), token]) for token, _ in pairs}
+        assert dict(pairs) == pytest.approx(expected, abs=1e-3)
 
 
 def test_start_has_what_is_drawn():
     start = trace(ask(model("sudoku-6"), SamplingConfig(4, 8, seed=7)))["start"]
     assert (start["kind"], start["side"], start["box"], start["columns"]) == ("sudoku", 6, [2, 3], 6)
-    assert start["signs"] == ["1", "2", "3", "4", "5", "6"]
+    assert start["signs"] == [*"123456"]
     signs = ("." if token is None else start["signs"][token] for token in start["tokens"])
     assert "".join(signs) == examples(TASKS["sudoku-6"])[0]
     settings = {"latents": 4, "candidates": 8, "order": "top_prob", "temperature": 0.0, "seed": 7}

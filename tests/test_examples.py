@@ -48,7 +48,7 @@ def task(example):
 
 
 def test_new_task_examples_are_valid_and_split_by_coloring(task):
-    examples = task.generate(2_000, seed=0)
+    examples = task.generate(500, seed=0)
     assert task.score(examples.tokens)["valid"].all()
     keys, splits = task.keys(examples), task.splits(examples)
     assert len(set(keys.tolist())) == len(np.unique(examples.tokens, axis=0))

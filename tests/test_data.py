@@ -57,7 +57,7 @@ def test_a_seed_gives_the_same_bytes_in_every_version(name):
 
 def test_the_same_bytes_on_any_number_of_processes(tmp_path):
     one, two = (
-        made(tmp_path, "sudoku-6", str(count), num_train=5_000, processes=count, num_test=0)
+        made(tmp_path, "sudoku-6", str(count), num_train=2_500, processes=count, num_test=0)
         for count in (1, 2)
     )
     assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in two.iterdir())

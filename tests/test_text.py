@@ -252,7 +252,7 @@ def test_likelihood_of_a_window_names_its_latent_tokens():
 
 
 def test_likelihood_of_a_text_file(run, tmp_path, capsys):
-    text = article(99)[:150]
+    text = article(99)[:90]
     (tmp_path / "a.txt").write_text(text)
     command = ["likelihood", str(run), "--text", str(tmp_path / "a.txt")]
     (row,) = rows_of(capsys, *command, "--orders", 3)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from helpers.refusals import refused
+from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, Transformer, evaluate
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.text import (
@@ -63,22 +64,19 @@ def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
 @pytest.fixture(scope="module")
 def gpt(tmp_path_factory):
     """Save a GPT-2 with random weights and a byte-level tokenizer with its own end of documents."""
-    transformers = pytest.importorskip("transformers")
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
 
     place = tmp_path_factory.mktemp("gpt")
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE({sign: i for i, sign in enumerate(alphabet)}, []))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
-    transformers.PreTrainedTokenizerFast(
+    PreTrainedTokenizerFast(
         tokenizer_object=inner, eos_token="<|im_end|>", bos_token="<|im_start|>"
     ).save_pretrained(place)
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        vocab_size=258, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=257, eos_token_id=256
-    )
-    transformers.GPT2LMHeadModel(config).save_pretrained(place)
+    settings = {"max_position_embeddings": 16, "bos_token_id": 257, "eos_token_id": 256}
+    tiny_model("gpt2", vocab_size=258, **settings).save_pretrained(place)
     return place
 
 

@@ -8,28 +8,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Candidates,
-    Decoding,
-    Method,
-    Size,
-    TrainConfig,
-    Transformer,
-    any_order,
-    entropy,
-    equal_parts,
-    evaluate,
-    fit,
-    generate,
-    given,
-    growing,
-    log_likelihood,
-    loss,
-    margin,
-    top_prob,
-)
+import latent_tokens as lt
 from latent_tokens.checkpoints.layouts import common_dtype
 from latent_tokens.core.attention import (
     attends_earlier,
@@ -141,7 +120,7 @@ def test_layout_is_clean_then_latents_then_candidates():
 
 def test_input_of_shifted_readout_is_the_token_before():
     layout = next_layout(ints([0, 1, 2]), ints(1), candidates=ints(2), latents=ints(0))
-    assert METHODS["arm"].input_ids(ints([5, 6, 7]), layout, 9).tolist() == [[9, 5, 6]]
+    assert lt.METHODS["arm"].input_ids(ints([5, 6, 7]), layout, 9).tolist() == [[9, 5, 6]]
 
 
 # Orders, policies and counts.
@@ -166,7 +145,7 @@ def test_policy_by_worth():
 
 
 def test_equal_parts_of_five():
-    assert equal_parts(2)(torch.ones(1, 5, dtype=torch.bool), torch.zeros(1, 5)).tolist() == [[2, 3]]
+    assert lt.equal_parts(2)(torch.ones(1, 5, dtype=torch.bool), torch.zeros(1, 5)).tolist() == [[2, 3]]
 
 
 def test_costs_in_tokens():
@@ -187,7 +166,7 @@ def test_flat_loss_divides_by_the_unknown_positions_of_a_row():
     """Lengths 2 and 4: (1 + 2) / 2 and, with the first position known, (2 + 3 + 4) / 3 halvings."""
     known = torch.tensor([[False, False, False, False], [True, False, False, False]])
     tokens = torch.zeros(2, 4, dtype=torch.int64)
-    value = loss(halves(4), METHODS["arm"], tokens, known, generator(), lengths=ints(2, 4))
+    value = lt.loss(halves(4), lt.METHODS["arm"], tokens, known, generator(), lengths=ints(2, 4))
     assert value.item() / NATS == pytest.approx((1.5 + 3) / 2)
 
 
@@ -197,7 +176,7 @@ def test_elbo_loss_is_a_mean_over_masked_tokens():
     tokens = torch.zeros(2, 4, dtype=torch.int64)
     for name in ("mdm", "sidm", "scdm"):
         values = {
-            round(loss(halves(4), METHODS[name], tokens, known, generator(seed)).item() / NATS, 5)
+            round(lt.loss(halves(4), lt.METHODS[name], tokens, known, generator(seed)).item() / NATS, 5)
             for seed in range(12)
         }
         assert values == {(2.5 + 2) / 2, (2.5 + 3) / 2}
@@ -209,7 +188,7 @@ def test_elbo_loss_is_a_mean_over_masked_tokens():
 FOUR = ((0.6, 0.4), (0.1, 0.9), (0.7, 0.3), (0.2, 0.8))
 
 
-@pytest.mark.parametrize("function", [generate, reference_generate])
+@pytest.mark.parametrize("function", [lt.generate, reference_generate])
 @pytest.mark.parametrize(
     ("settings", "order", "processed"),
     [
@@ -218,7 +197,7 @@ FOUR = ((0.6, 0.4), (0.1, 0.9), (0.7, 0.3), (0.2, 0.8))
         ({"candidates": 2, "latents": 1}, [1, 2, 3, 0], 3 + 4 + 4 + 4),
         ({"candidates": "all", "latents": 0}, [1, 3, 2, 0], 16),
         # k = 1 2 3 and 1: of 0 it takes 0, of 1 2 it takes 1, of 2 3 it takes 3.
-        ({"candidates": growing, "latents": 0}, [0, 1, 3, 2], 1 + 3 + 4 + 4),
+        ({"candidates": lt.growing, "latents": 0}, [0, 1, 3, 2], 1 + 3 + 4 + 4),
         # n = 2 1 1 0 for 4 3 2 1 masked tokens.
         ({"latents": lambda masked: masked // 2}, [0, 1, 2, 3], 3 + 3 + 4 + 4),
         ({"latents": 0, "tokens_per_step": 3, "candidates": 3}, [0, 1, 2, 3], 3 + 4),
@@ -226,23 +205,23 @@ FOUR = ((0.6, 0.4), (0.1, 0.9), (0.7, 0.3), (0.2, 0.8))
 )
 def test_order_and_cost_of_a_decode(function, settings, order, processed):
     net, known = Table(*FOUR), torch.zeros(1, 4, dtype=torch.bool)
-    decoding = Decoding(order=given([0, 1, 2, 3]), refresh=False, temperature=0, **settings)
+    decoding = lt.Decoding(order=lt.given([0, 1, 2, 3]), refresh=False, temperature=0, **settings)
     steps = []
-    samples = function(net, METHODS["scdm"], known.long(), known, decoding, 0, on_step=steps.append)
+    samples = function(net, lt.METHODS["scdm"], known.long(), known, decoding, 0, on_step=steps.append)
     assert samples.tokens.tolist() == [[0, 1, 0, 1]]
     assert samples.order.tolist() == [order]
     assert samples.processed.tolist() == [processed]
     assert steps[0].layout.num_clean.tolist() == [0]
 
 
-@pytest.mark.parametrize("function", [generate, reference_generate])
+@pytest.mark.parametrize("function", [lt.generate, reference_generate])
 def test_row_with_fewer_candidates_takes_none_twice(function):
     """Position 0 is known. Of 1 2 3, at 0.6 0.7 0.9, a row of length 4 takes 3 and 2, then 1."""
     net = Table((0.5, 0.5), (0.6, 0.4), (0.7, 0.3), (0.1, 0.9), (0.2, 0.8))
     known = torch.arange(5).expand(2, 5) == 0
     settings = {"candidates": 4, "latents": 0, "tokens_per_step": 2, "temperature": 0, "refresh": False}
-    decoding = Decoding(order=given([0, 1, 2, 3, 4]), **settings)
-    samples = function(net, METHODS["scdm"], known.long() * 0, known, decoding, 0, lengths=ints(4, 5))
+    decoding = lt.Decoding(order=lt.given([0, 1, 2, 3, 4]), **settings)
+    samples = function(net, lt.METHODS["scdm"], known.long() * 0, known, decoding, 0, lengths=ints(4, 5))
     assert samples.order.tolist() == [[0, 3, 2, 1, 4], [0, 3, 4, 1, 2]]
 
 
@@ -251,7 +230,7 @@ def drawn(probabilities, noise, **settings):
     logits = torch.tensor(probabilities, dtype=torch.float64).log().expand(len(noise), 1, -1)
     picks = torch.zeros(len(noise), 1, dtype=torch.int64)
     numbers = torch.tensor(noise, dtype=torch.float64)[:, None]
-    return sample_tokens(logits, picks, Decoding(**settings), numbers)[:, 0].tolist()
+    return sample_tokens(logits, picks, lt.Decoding(**settings), numbers)[:, 0].tolist()
 
 
 def test_tokens_drawn_by_inverse_cdf():
@@ -266,7 +245,7 @@ def test_tiny_temperature_is_the_argmax():
     """Logits of 3 and 1 over 1e-308 overflow, and their differences to the largest do not."""
     logits = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
     noise = torch.tensor([[0.3]], dtype=torch.float64)
-    assert sample_tokens(logits, ints([0]), Decoding(1, temperature=1e-308), noise).tolist() == [[1]]
+    assert sample_tokens(logits, ints([0]), lt.Decoding(1, temperature=1e-308), noise).tolist() == [[1]]
 
 
 def test_nucleus_of_equal_probabilities_takes_the_first():
@@ -275,13 +254,13 @@ def test_nucleus_of_equal_probabilities_takes_the_first():
 
 def test_confidences_of_a_half_and_two_quarters():
     logits = torch.tensor([[[0.5, 0.25, 0.25]]], dtype=torch.float64).log()
-    assert top_prob.__wrapped__(logits).item() == pytest.approx(0.5)
-    assert margin.__wrapped__(logits).item() == pytest.approx(0.25)
-    assert entropy.__wrapped__(logits).item() == pytest.approx(-1.5 * NATS)
+    assert lt.top_prob.__wrapped__(logits).item() == pytest.approx(0.5)
+    assert lt.margin.__wrapped__(logits).item() == pytest.approx(0.25)
+    assert lt.entropy.__wrapped__(logits).item() == pytest.approx(-1.5 * NATS)
     noise = torch.tensor([[math.exp(-math.exp(-1))]], dtype=torch.float64)  # the Gumbel number 1
     zero, one, zeros = ints(0), ints(1), torch.zeros(1, 1, dtype=torch.long)
-    step = Candidates(logits, Layout(zeros, zero, one), one, zeros, zero, lambda: torch.rand(1, 1))
-    assert annealed(top_prob, ints(2.0), noise)(step).item() == pytest.approx(2 - NATS)
+    step = lt.Candidates(logits, Layout(zeros, zero, one), one, zeros, zero, lambda: torch.rand(1, 1))
+    assert annealed(lt.top_prob, ints(2.0), noise)(step).item() == pytest.approx(2 - NATS)
 
 
 # Likelihoods.
@@ -291,7 +270,7 @@ def test_likelihood_of_a_table():
     """Along the order 3 1 0 2 with 3 known, in halvings: 0, 2, 1 and 3."""
     tokens = torch.zeros(1, 4, dtype=torch.int64)
     for name in ("mdm", "scdm", "esolm"):
-        nats = log_likelihood(halves(4), METHODS[name], tokens, ints([3, 1, 0, 2]), ints(1), ints(4))
+        nats = lt.log_likelihood(halves(4), lt.METHODS[name], tokens, ints([3, 1, 0, 2]), ints(1), ints(4))
         assert (-nats / NATS).tolist()[0] == pytest.approx([0, 2, 1, 3])
 
 
@@ -299,7 +278,7 @@ def test_likelihood_counts_masked_tokens_to_the_length():
     """Two of four unknown tokens are scored. All that are not clean are masked, the last two as well."""
     counts = []
     tokens = torch.zeros(1, 6, dtype=torch.int64)
-    arguments = (halves(6), METHODS["scdm"], tokens, torch.arange(6)[None], ints(2), ints(6))
+    arguments = (halves(6), lt.METHODS["scdm"], tokens, torch.arange(6)[None], ints(2), ints(6))
     score_tokens(*arguments, lambda masked: counts.append(masked) or 0, ends=ints(4))
     assert counts == [4, 3]
 
@@ -308,7 +287,7 @@ def test_one_pass_likelihood_hides_the_target_from_its_step():
     """Two clean slots, then the MASK of each step. It attends to the clean ones before it and to itself."""
     net = halves(2)
     tokens = torch.zeros(1, 2, dtype=torch.int64)
-    log_likelihood(net, METHODS["esolm"], tokens, ints([0, 1]), ints(0), ints(2), latents=0)
+    lt.log_likelihood(net, lt.METHODS["esolm"], tokens, ints([0, 1]), ints(0), ints(2), latents=0)
     assert net.masks[-1][0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]]
 
 
@@ -370,7 +349,7 @@ def logits_in_numpy(net, ids, positions, mask):
 @pytest.mark.parametrize("kind", ["tanh", "exact"])
 def test_network_equals_its_formula_in_numpy(positions, kind):
     torch.manual_seed(0)
-    net = Transformer(Size(8, 2, 1), 3, 6, positions, gelu=kind).eval()
+    net = lt.Transformer(lt.Size(8, 2, 1), 3, 6, positions, gelu=kind).eval()
     with torch.no_grad():
         for weight in net.parameters():
             weight.normal_(0, 0.7)
@@ -389,7 +368,7 @@ def test_network_equals_its_formula_in_numpy(positions, kind):
 
 def config(**settings):
     values = {"size": "pico", "batch_size": 2, "steps": 12, "warmup": 4, "lr": 1.0, **settings}
-    return TrainConfig("sudoku-4", "scdm", **values)
+    return lt.TrainConfig("sudoku-4", "scdm", **values)
 
 
 def test_learning_rate_warms_up_and_follows_a_cosine():
@@ -423,7 +402,7 @@ def test_an_epoch_visits_each_example_once():
 def test_first_masked_token_of_a_row_is_no_padding():
     """Of 1 2 3 PAD PAD the first is known, so 1 or 2 tokens are clean, and never 3 or 4."""
     rows = Examples.padded([[1, 2, 3]] * 64, 1, [5] * 64, 5, pad=0)
-    batch = draw_examples(rows, METHODS["ar-mtp"], config(), 9, step=0, part=0, pad=0)
+    batch = draw_examples(rows, lt.METHODS["ar-mtp"], config(), 9, step=0, part=0, pad=0)
     assert set(batch.layout.num_clean.tolist()) == {1, 2}
 
 
@@ -451,7 +430,7 @@ class Flat(nn.Module):
 def test_validation_loss_is_a_mean_over_examples(tmp_path):
     """Three examples in batches of two, each of log 4 nats per token."""
     settings = {"num_train": 4, "num_validation": 3, "batch_size": 2, "steps": 1, "lr": 1e-3}
-    run = fit("sudoku-4", "scdm", net=Flat(4), out=tmp_path / "run", precision="fp32", **settings)
+    run = lt.fit("sudoku-4", "scdm", net=Flat(4), out=tmp_path / "run", precision="fp32", **settings)
     rows = read_lines(run / "metrics.jsonl")
     values = [row["validation_loss"] for row in rows if "validation_loss" in row]
     assert values == [pytest.approx(math.log(4), abs=1e-6)]
@@ -461,14 +440,14 @@ def test_every_rank_draws_its_own_dropout(monkeypatch):
     accelerator = Accelerator(cpu=True)
     net = Flat(4)
     settings = config(lr=1e-3, precision="fp32")
-    method = METHODS["scdm"]
-    examples = TASKS["sudoku-4"].generate(2, seed=0)
+    method = lt.METHODS["scdm"]
+    examples = lt.TASKS["sudoku-4"].generate(2, seed=0)
     batch = next(training_batches(examples, lambda step: method, settings, 4, 0, torch.device("cpu")))
     optimizer = torch.optim.SGD(net.parameters(), 1e-3)
     for rank in ("0", "1"):
         monkeypatch.setenv("WORLD_SIZE", "2")
         monkeypatch.setenv("RANK", rank)
-        train_step(net, METHODS["scdm"], optimizer, batch, settings, 0, accelerator)
+        train_step(net, lt.METHODS["scdm"], optimizer, batch, settings, 0, accelerator)
     assert net.noise[0] != net.noise[-1]
     of_the_orders = torch.rand(1, generator=torch.Generator().manual_seed(seed_of(settings, 0))).item()
     assert of_the_orders not in net.noise
@@ -485,8 +464,8 @@ def test_every_rank_draws_its_own_dropout(monkeypatch):
     ],
 )
 def test_cost_of_an_evaluated_row(nano, latents, processed, cost):
-    nano.method = METHODS["scdm"]
-    (row,) = evaluate(nano, "sudoku-4", latents=(latents,), candidates=1, num_samples=2, precision="fp32")
+    nano.method = lt.METHODS["scdm"]
+    (row,) = lt.evaluate(nano, "sudoku-4", latents=(latents,), candidates=1, num_samples=2, precision="fp32")
     assert (row["processed"], row["relative_cost"], row["paper_cost"]) == (processed, cost, cost)
 
 
@@ -610,10 +589,10 @@ def test_clean_slots_are_cached_only_if_they_attend_to_the_same():
 def test_likelihood_of_a_cacheable_rule_is_that_of_its_steps():
     """One pass holds all steps of the causal rule only."""
     torch.manual_seed(0)
-    net = Transformer(Size(16, 2, 2), 4, 6).eval()
+    net = lt.Transformer(lt.Size(16, 2, 2), 4, 6).eval()
     tokens, order = torch.randint(4, (2, 6)), torch.arange(6).expand(2, -1)
     none, all_of_them = torch.zeros(2, dtype=torch.long), torch.full((2,), 6)
-    method = Method(any_order, near_past)
+    method = lt.Method(lt.any_order, near_past)
     scores = score_tokens(net, method, tokens, order, none, all_of_them, 0).log_probabilities
     for clean in range(6):
         counts = [torch.full((2,), number) for number in (clean, 1, 0)]

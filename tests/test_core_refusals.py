@@ -9,32 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    Decoding,
-    Size,
-    Transformer,
-    any_order,
-    block_causal,
-    blockwise,
-    check_network,
-    equal_parts,
-    generate,
-    given,
-    given_partition,
-    growing,
-    influence,
-    left_to_right,
-    log_likelihood,
-    loss,
-    margin,
-    random,
-    relevant,
-    reverse_process,
-    top_prob,
-)
 from latent_tokens.network.kernels import compile_blocks
 
 JOINT = small_joint()
@@ -42,40 +19,40 @@ NOTHING = torch.zeros(2, 3, dtype=torch.bool)
 TOKENS = torch.zeros(2, 3, dtype=torch.int64)
 GAP = torch.tensor([[True, False, False], [False, True, False]])
 LENGTHS = torch.full((2,), 3)
-LEFT = replace(METHODS["mdm"], readout="left")
-CAUSAL_LEFT = replace(METHODS["esolm"], order=left_to_right, readout="left")
+LEFT = replace(lt.METHODS["mdm"], readout="left")
+CAUSAL_LEFT = replace(lt.METHODS["esolm"], order=lt.left_to_right, readout="left")
 NAN = float("nan")
 
 
 def method_with(entry, **fields):
-    return lambda: replace(METHODS[entry], **fields)
+    return lambda: replace(lt.METHODS[entry], **fields)
 
 
 def decoding_with(**settings):
-    return lambda: Decoding(**settings)
+    return lambda: lt.Decoding(**settings)
 
 
 def decode(name_or_method, decoding=None, known=NOTHING, tokens=TOKENS, joint=JOINT, **options):
-    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    method = lt.METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
 
     def call():
         net = Oracle(joint, shifted=method.readout == "shifted")
         if joint is not JOINT:
             net.joint = joint
-        generate(net, method, tokens, known, decoding or Decoding(1), options.pop("seed", 0), **options)
+        lt.generate(net, method, tokens, known, decoding or lt.Decoding(1), options.pop("seed", 0), **options)
 
     return call
 
 
 def train(name_or_method, tokens=TOKENS, known=NOTHING):
-    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
-    return lambda: loss(Oracle(JOINT), method, tokens, known, torch.Generator().manual_seed(0))
+    method = lt.METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    return lambda: lt.loss(Oracle(JOINT), method, tokens, known, torch.Generator().manual_seed(0))
 
 
 def score(name_or_method, order=(0, 1, 2), num_known=(0, 0), **settings):
-    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    method = lt.METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
     rows = torch.tensor([order]).expand(2, -1)
-    return lambda: log_likelihood(
+    return lambda: lt.log_likelihood(
         Oracle(JOINT), method, TOKENS, rows, torch.tensor(num_known), LENGTHS, **settings
     )
 
@@ -95,14 +72,14 @@ METHOD_ROWS = [
     (method_with("mdm", readout="left", window=4), "readout=left", "without window"),
     (method_with("sidm", readout="left"), "readout=left", "attention=bidirectional"),
     (method_with("mdm-depth", readout="left"), "readout=left", "depth"),
-    (method_with("mdm", attention=block_causal(4)), "block_causal(4)", "order=blockwise(4)"),
+    (method_with("mdm", attention=lt.block_causal(4)), "block_causal(4)", "order=blockwise(4)"),
     (method_with("scdm", masked_slots="shuffled"), "masked_slots=shuffled", "order=left_to_right"),
     (method_with("arm", masked_slots="shuffled"), "masked_slots=shuffled", "readout=in_place"),
     (method_with("ar-ntp-4", masked_slots="shuffled"), "masked_slots=shuffled", "targets=all"),
     (method_with("ar-mtp", masked_slots="random"), "masked_slots=random", "in_order, shuffled"),
     *((method_with("scdm", name=name), "name=", "1 to 100") for name in ("", "  ", "a\nb", "x" * 101, 7)),
-    *((lambda name=name: METHODS[name], name, ONE_OF) for name in ("gpt", "ar-ntp-0", "block-mdm-0", "")),
-    (lambda: blockwise(0), "block=0", "from 1"),
+    *((lambda name=name: lt.METHODS[name], name, ONE_OF) for name in ("gpt", "ar-ntp-0", "block-mdm-0", "")),
+    (lambda: lt.blockwise(0), "block=0", "from 1"),
     *(
         (method_with("scdm", depth=depth), f"depth={depth}", "all, none:SHARE or uniform:SHARE")
         for depth in ("some", "none", "uniform:", "none:0", "none:1.5", "uniform:nan", "all:0.5")
@@ -125,50 +102,58 @@ DECODING_ROWS = [
     (decoding_with(candidates=1, confidence_noise=1), "confidence_noise=1", "candidates=8"),
     (decoding_with(threshold=0.9, factor=1.0), "threshold=0.9 and factor=1.0", "one of them"),
     (decoding_with(threshold=0.9, confidence_noise=1), "confidence_noise=1", "leave one"),
-    (decoding_with(threshold=0.9, tokens_per_step=equal_parts(2)), "tokens_per_step", "leave one"),
-    (decoding_with(entropy_bound=0.1, confidence=top_prob), "confidence=top_prob", "out"),
-    (decoding_with(entropy_bound=0.1, confidence=margin), "confidence=margin", "out"),
-    (lambda: given_partition([[0], [2]]), "schedule", "0..1"),
-    (lambda: equal_parts(36 / 4), "steps=9.0", "whole number"),
-    (lambda: reverse_process(0), "steps=0", "from 1"),
+    (decoding_with(threshold=0.9, tokens_per_step=lt.equal_parts(2)), "tokens_per_step", "leave one"),
+    (decoding_with(entropy_bound=0.1, confidence=lt.top_prob), "confidence=top_prob", "out"),
+    (decoding_with(entropy_bound=0.1, confidence=lt.margin), "confidence=margin", "out"),
+    (lambda: lt.given_partition([[0], [2]]), "schedule", "0..1"),
+    (lambda: lt.equal_parts(36 / 4), "steps=9.0", "whole number"),
+    (lambda: lt.reverse_process(0), "steps=0", "from 1"),
     *(
-        (lambda relation=relation: relevant(relation), "relation of shape", "must be square, finite")
+        (lambda relation=relation: lt.relevant(relation), "relation of shape", "must be square, finite")
         for relation in (torch.zeros(4, 4), torch.ones(4, 3), -torch.eye(4), torch.full((4, 4), NAN))
     ),
 ]
-BLOCK = METHODS["block-mdm-2"]
+BLOCK = lt.METHODS["block-mdm-2"]
 PAIR_ROWS = [
-    (decode("mdm", Decoding(1, latents=16)), "latents=16 is not supported by mdm", "train mdm-depth"),
-    (decode("ar-mtp", Decoding(1, latents=16)), "latents=16", "train ar-mtp-window-17"),
-    (decode("mdm", Decoding(1, latents=lambda masked: 1)), "latents=", "latents=all"),
-    (decode("ar-mtp", Decoding(1, latents=0)), "latents=0", "off_distribution=True"),
-    (decode("ar-mtp-window-2", Decoding(1, latents=0)), "latents=0", "latents=all"),
-    (decode("ar-ntp-2", Decoding(1, latents=2)), "latents=2", "latents=all"),
-    (decode("sidm", Decoding(1, latents=4, off_distribution=True)), "latents=4", "latents=0"),
-    (decode("ar-mtp", Decoding(candidates=growing)), "candidates=growing", "candidates=1"),
-    (decode("arm", Decoding(1, order=given([0, 2, 1]))), "order", "order=left_to_right"),
-    (decode(CAUSAL_LEFT, Decoding(1, order=any_order)), "order", "order=left_to_right"),
-    (decode("arm", Decoding(threshold=0.9)), "Threshold(probability=0.9)", "tokens_per_step=1"),
-    (decode("ar-mtp-window-2", Decoding(1, tokens_per_step=3)), "window of 2", "tokens_per_step=2"),
-    (decode(LEFT, Decoding(1, latents=2, off_distribution=True)), "readout=left", "latents=all"),
-    (decode(BLOCK, Decoding(1, order=any_order)), "blocks of 2", "order=blockwise(2)"),
-    (decode(BLOCK, Decoding(1, order=blockwise(3))), "order=blockwise(3)", "order=blockwise(2)"),
-    (decode(BLOCK, Decoding(1, tokens_per_step=equal_parts(2))), "tokens_per_step", "a number"),
-    (decode(BLOCK, Decoding(1, latents=0)), "latents=0", "latents=all"),
-    (decode(BLOCK, Decoding(1, latent_policy=random)), "latent_policy=random", "latent_policy=nearest"),
-    (decode("scdm", Decoding(1, latent_policy=lambda step: step.order.flip(1))), "latent_policy", "may move"),
-    (decode("scdm", Decoding(1, latent_policy=lambda step: step.order * 0)), "lambda", "permutation"),
-    (decode("scdm", Decoding(1, 2, latent_policy=relevant(torch.ones(4, 4)))), "of 4 positions", "of 3"),
-    (decode("scdm", Decoding(1, order=lambda known: known.long() * 0)), "lambda", "permutation"),
-    (decode("scdm", Decoding(1, order=given([1, 0]))), "schedule of shape (1, 2)", "its length"),
-    (decode("scdm", Decoding(1, latents=lambda masked: -1)), "latents gives", "from 0"),
-    (decode("mdm", Decoding(candidates=lambda clean: 0)), "candidates gives", "from 1"),
-    (decode("mdm", Decoding(candidates=lambda clean: 1.5)), "candidates gives", "whole numbers"),
-    (decode("mdm", Decoding(2, confidence=lambda logits: logits.amax(-1))), "confidence=", "of_logits"),
-    (decode("mdm", Decoding(2, confidence=lambda step: step.logits)), "confidence=", "per candidate"),
-    (decode("mdm", Decoding(2, select=lambda step: step.logits.amax(-1))), "select=", "how many"),
+    (decode("mdm", lt.Decoding(1, latents=16)), "latents=16 is not supported by mdm", "train mdm-depth"),
+    (decode("ar-mtp", lt.Decoding(1, latents=16)), "latents=16", "train ar-mtp-window-17"),
+    (decode("mdm", lt.Decoding(1, latents=lambda masked: 1)), "latents=", "latents=all"),
+    (decode("ar-mtp", lt.Decoding(1, latents=0)), "latents=0", "off_distribution=True"),
+    (decode("ar-mtp-window-2", lt.Decoding(1, latents=0)), "latents=0", "latents=all"),
+    (decode("ar-ntp-2", lt.Decoding(1, latents=2)), "latents=2", "latents=all"),
+    (decode("sidm", lt.Decoding(1, latents=4, off_distribution=True)), "latents=4", "latents=0"),
+    (decode("ar-mtp", lt.Decoding(candidates=lt.growing)), "candidates=growing", "candidates=1"),
+    (decode("arm", lt.Decoding(1, order=lt.given([0, 2, 1]))), "order", "order=left_to_right"),
+    (decode(CAUSAL_LEFT, lt.Decoding(1, order=lt.any_order)), "order", "order=left_to_right"),
+    (decode("arm", lt.Decoding(threshold=0.9)), "Threshold(probability=0.9)", "tokens_per_step=1"),
+    (decode("ar-mtp-window-2", lt.Decoding(1, tokens_per_step=3)), "window of 2", "tokens_per_step=2"),
+    (decode(LEFT, lt.Decoding(1, latents=2, off_distribution=True)), "readout=left", "latents=all"),
+    (decode(BLOCK, lt.Decoding(1, order=lt.any_order)), "blocks of 2", "order=blockwise(2)"),
+    (decode(BLOCK, lt.Decoding(1, order=lt.blockwise(3))), "order=blockwise(3)", "order=blockwise(2)"),
+    (decode(BLOCK, lt.Decoding(1, tokens_per_step=lt.equal_parts(2))), "tokens_per_step", "a number"),
+    (decode(BLOCK, lt.Decoding(1, latents=0)), "latents=0", "latents=all"),
+    (decode(BLOCK, lt.Decoding(1, latent_policy=lt.random)), "latent_policy=random", "latent_policy=nearest"),
     (
-        decode("mdm", Decoding(1, tokens_per_step=lambda masked, noise: torch.ones(2, 2).long())),
+        decode("scdm", lt.Decoding(1, latent_policy=lambda step: step.order.flip(1))),
+        "latent_policy",
+        "may move",
+    ),
+    (decode("scdm", lt.Decoding(1, latent_policy=lambda step: step.order * 0)), "lambda", "permutation"),
+    (
+        decode("scdm", lt.Decoding(1, 2, latent_policy=lt.relevant(torch.ones(4, 4)))),
+        "of 4 positions",
+        "of 3",
+    ),
+    (decode("scdm", lt.Decoding(1, order=lambda known: known.long() * 0)), "lambda", "permutation"),
+    (decode("scdm", lt.Decoding(1, order=lt.given([1, 0]))), "schedule of shape (1, 2)", "its length"),
+    (decode("scdm", lt.Decoding(1, latents=lambda masked: -1)), "latents gives", "from 0"),
+    (decode("mdm", lt.Decoding(candidates=lambda clean: 0)), "candidates gives", "from 1"),
+    (decode("mdm", lt.Decoding(candidates=lambda clean: 1.5)), "candidates gives", "whole numbers"),
+    (decode("mdm", lt.Decoding(2, confidence=lambda logits: logits.amax(-1))), "confidence=", "of_logits"),
+    (decode("mdm", lt.Decoding(2, confidence=lambda step: step.logits)), "confidence=", "per candidate"),
+    (decode("mdm", lt.Decoding(2, select=lambda step: step.logits.amax(-1))), "select=", "how many"),
+    (
+        decode("mdm", lt.Decoding(1, tokens_per_step=lambda masked, noise: torch.ones(2, 2).long())),
         "tokens_per_step gives",
         "add up",
     ),
@@ -188,20 +173,20 @@ DATA_ROWS = [
     (train(LEFT, known=GAP), "row 1: position 0", "BOS"),
     (score("ar-mtp", order=(2, 0, 1)), "order", "order=left_to_right"),
     (score(BLOCK, order=(2, 1, 0)), "order", "order=blockwise(2)"),
-    (score(BLOCK, latent_policy=random), "latent_policy=random", "latent_policy=nearest"),
+    (score(BLOCK, latent_policy=lt.random), "latent_policy=random", "latent_policy=nearest"),
     (score(LEFT, num_known=(1, 0)), "row 1: position 0", "BOS"),
     (score(LEFT, num_known=(1, 1), latents=1, off_distribution=True), "readout=left", "latents=all"),
     (score("mdm", latents=0), "latents=0 is not supported by mdm", "off_distribution=True"),
     (score("sidm", latents=3), "latents=3", "latents=0"),
-    (lambda: check_network(nn.Linear(2, 2), METHODS["scdm"], 8, 4), "net=Linear", "mask_id"),
+    (lambda: lt.check_network(nn.Linear(2, 2), lt.METHODS["scdm"], 8, 4), "net=Linear", "mask_id"),
     (
-        lambda: check_network(Transformer(Size(8, 2, 1), 4, 8), METHODS["scdm"], 16, 4),
+        lambda: lt.check_network(lt.Transformer(lt.Size(8, 2, 1), 4, 8), lt.METHODS["scdm"], 16, 4),
         "16 positions",
         "Enlarge",
     ),
     (lambda: compile_blocks(nn.Linear(1, 1)), "net=Linear", "Transformer"),
     (
-        lambda: influence(Oracle(JOINT), METHODS["arm"], TOKENS, NOTHING, torch.Generator()),
+        lambda: lt.influence(Oracle(JOINT), lt.METHODS["arm"], TOKENS, NOTHING, torch.Generator()),
         "shifted readout",
         "Use another method",
     ),

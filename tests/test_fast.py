@@ -8,25 +8,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import latent_tokens as lt
 from conftest import variants
-from latent_tokens import (
-    METHODS,
-    Decoding,
-    Method,
-    Size,
-    Transformer,
-    any_order,
-    entropy,
-    generate,
-    growing,
-    left_to_right,
-    loss,
-    margin,
-    random,
-    relevant,
-    reverse_process,
-    top_prob,
-)
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.sampling import decode, finish, reference_logits
 from latent_tokens.core.state import start
@@ -60,55 +43,55 @@ RELATION[-1, -1] = 1  # the largest of any part, so that parts have its scale
 def relevant_to_length(step):
     """Return the order by the relation of a sequence's positions, which are counted from the end."""
     length = step.order.shape[1]
-    return relevant(RELATION[-length:, -length:])(step)
+    return lt.relevant(RELATION[-length:, -length:])(step)
 
 
-TOP_PROB = Decoding(candidates=4)
+TOP_PROB = lt.Decoding(candidates=4)
 DECODINGS = {
-    "uniform": Decoding(1),
-    "left to right": Decoding(1, order=left_to_right),
-    "top-prob of all": Decoding(candidates="all"),
-    "top-prob of ever more": Decoding(candidates=growing),
-    "as printed of 3": Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
-    "entropy, two a step of 5": Decoding(candidates=5, tokens_per_step=2, confidence=entropy),
-    "annealed noise, two a step of 5": Decoding(5, tokens_per_step=2, confidence_noise=4.5),
-    "random latents": Decoding(1, latent_policy=random),
-    "relevant latents": Decoding(candidates=2, latent_policy=relevant_to_length),
-    "a given order": Decoding(1, order=scrambled),
-    "reverse process": Decoding(1, tokens_per_step=reverse_process(5)),
-    "threshold": Decoding(candidates="all", threshold=0.25),
-    "entropy bound": Decoding(candidates="all", entropy_bound=3.5),
-    "factor": Decoding(candidates="all", factor=2.4),
+    "uniform": lt.Decoding(1),
+    "left to right": lt.Decoding(1, order=lt.left_to_right),
+    "top-prob of all": lt.Decoding(candidates="all"),
+    "top-prob of ever more": lt.Decoding(candidates=lt.growing),
+    "as printed of 3": lt.Decoding(candidates=3, refresh=False, temperature=0.7, top_p=0.9),
+    "entropy, two a step of 5": lt.Decoding(candidates=5, tokens_per_step=2, confidence=lt.entropy),
+    "annealed noise, two a step of 5": lt.Decoding(5, tokens_per_step=2, confidence_noise=4.5),
+    "random latents": lt.Decoding(1, latent_policy=lt.random),
+    "relevant latents": lt.Decoding(candidates=2, latent_policy=relevant_to_length),
+    "a given order": lt.Decoding(1, order=scrambled),
+    "reverse process": lt.Decoding(1, tokens_per_step=lt.reverse_process(5)),
+    "threshold": lt.Decoding(candidates="all", threshold=0.25),
+    "entropy bound": lt.Decoding(candidates="all", entropy_bound=3.5),
+    "factor": lt.Decoding(candidates="all", factor=2.4),
 }
 OWN_METHODS = {
-    "dilated": Method(any_order, dilated),
-    "dilated causal": Method(any_order, dilated_causal),
-    "mdm-left": METHODS["mdm-left"],
-    "esolm, left": replace(METHODS["esolm"], order=left_to_right, readout="left"),
-    "window, left": replace(METHODS["ar-mtp-window-4"], readout="left"),
+    "dilated": lt.Method(lt.any_order, dilated),
+    "dilated causal": lt.Method(lt.any_order, dilated_causal),
+    "mdm-left": lt.METHODS["mdm-left"],
+    "esolm, left": replace(lt.METHODS["esolm"], order=lt.left_to_right, readout="left"),
+    "window, left": replace(lt.METHODS["ar-mtp-window-4"], readout="left"),
 }
-OFF = Decoding(1, off_distribution=True)
+OFF = lt.Decoding(1, off_distribution=True)
 WITHOUT_CACHE = ("top-prob of all", "as printed of 3", "random latents", "threshold")
 # Every method with one decoding, every decoding with a cache, and pairs with code of their own.
 PAIRS = {
     **{
-        name: (method, Decoding(1) if method.is_left_to_right else TOP_PROB)
+        name: (method, lt.Decoding(1) if method.is_left_to_right else TOP_PROB)
         for name, method in (variants() | OWN_METHODS).items()
     },
-    **{f"esolm, {label}": (METHODS["esolm"], decoding) for label, decoding in DECODINGS.items()},
-    **{f"scdm, {label}": (METHODS["scdm"], DECODINGS[label]) for label in WITHOUT_CACHE},
-    "mdm, off-distribution": (METHODS["mdm"], OFF),
-    "ar-mtp, off-distribution": (METHODS["ar-mtp"], OFF),
-    "ar-mtp, threshold": (METHODS["ar-mtp"], DECODINGS["threshold"]),
-    "window, two a step": (METHODS["ar-mtp-window-4"], Decoding(1, tokens_per_step=2)),
-    "blocks, threshold": (METHODS["block-mdm-4"], DECODINGS["threshold"]),
-    "blocks, off-distribution": (METHODS["block-mdm-4"], OFF),
+    **{f"esolm, {label}": (lt.METHODS["esolm"], decoding) for label, decoding in DECODINGS.items()},
+    **{f"scdm, {label}": (lt.METHODS["scdm"], DECODINGS[label]) for label in WITHOUT_CACHE},
+    "mdm, off-distribution": (lt.METHODS["mdm"], OFF),
+    "ar-mtp, off-distribution": (lt.METHODS["ar-mtp"], OFF),
+    "ar-mtp, threshold": (lt.METHODS["ar-mtp"], DECODINGS["threshold"]),
+    "window, two a step": (lt.METHODS["ar-mtp-window-4"], lt.Decoding(1, tokens_per_step=2)),
+    "blocks, threshold": (lt.METHODS["block-mdm-4"], DECODINGS["threshold"]),
+    "blocks, off-distribution": (lt.METHODS["block-mdm-4"], OFF),
 }
 
 
 def untrained(positions="both", **options):
     torch.manual_seed(1)
-    return Transformer(Size(32, 2, 3), VOCAB, LENGTH, positions, **options).eval()
+    return lt.Transformer(lt.Size(32, 2, 3), VOCAB, LENGTH, positions, **options).eval()
 
 
 def problem(batch=7):
@@ -172,7 +155,7 @@ def check_equal(net, method, decoding):
     for rows in (torch.arange(9), torch.arange(9).flip(0), torch.tensor([2])):
         longest = int(lengths[rows].max())  # alone, a sequence ends where the row does
         inputs = (tokens[rows, :longest], known[rows, :longest], decoding, 3)
-        part = generate(net, method, *inputs, rows=rows, lengths=lengths[rows])
+        part = lt.generate(net, method, *inputs, rows=rows, lengths=lengths[rows])
         expected = replace(samples, tokens=samples.tokens[:, :longest], order=samples.order[:, :longest])
         assert same(expected, part, rows)
 
@@ -186,19 +169,20 @@ def test_optimized_equals_reference_in_any_batch(monkeypatch, method, decoding):
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 @pytest.mark.parametrize("name", ["scdm", "esolm"])
 def test_optimized_equals_reference_per_encoding(name, positions):
-    check_equal(untrained(positions), METHODS[name], TOP_PROB)
+    check_equal(untrained(positions), lt.METHODS[name], TOP_PROB)
 
 
 @pytest.mark.parametrize(
-    ("name", "confidence"), [("mdm", top_prob), ("esolm", top_prob), ("esolm", margin), ("esolm", entropy)]
+    ("name", "confidence"),
+    [("mdm", lt.top_prob), ("esolm", lt.top_prob), ("esolm", lt.margin), ("esolm", lt.entropy)],
 )
 def test_equal_candidates_are_chosen_alike_in_any_batch(name, confidence):
     """Nothing is given: with rotary positions, candidates are equal up to rounding, which batches change."""
     net = untrained("rotary")
-    for decoding in (Decoding(8, confidence=confidence, tokens_per_step=count) for count in (1, 2)):
+    for decoding in (lt.Decoding(8, confidence=confidence, tokens_per_step=count) for count in (1, 2)):
         samples = [
-            function(net, METHODS[name], *nothing(len(rows)), decoding, 5, rows=rows)
-            for function in (reference.generate, generate)
+            function(net, lt.METHODS[name], *nothing(len(rows)), decoding, 5, rows=rows)
+            for function in (reference.generate, lt.generate)
             for rows in (torch.arange(9), torch.arange(3), torch.tensor([2]))
         ]
         for other in samples:
@@ -220,14 +204,14 @@ def test_cache_computes_new_slots_only(name, options, slots):
     net = untrained()
     widths = []
     net.embedding.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].shape[1]))
-    look = FastCandidateLogits(net, METHODS[name], torch.arange(7), ORDER, None)
+    look = FastCandidateLogits(net, lt.METHODS[name], torch.arange(7), ORDER, None)
     computed = []
 
     def compare(expected, *shown):
         look(*shown)
         computed.append(widths[-1])
 
-    follow(net, METHODS[name], Decoding(**options), compare)
+    follow(net, lt.METHODS[name], lt.Decoding(**options), compare)
     assert max(computed[1:]) <= slots
 
 
@@ -236,22 +220,22 @@ def test_cache_computes_new_slots_only(name, options, slots):
 )
 def test_batch_decoded_in_parts_gives_equal_samples(monkeypatch, name, options):
     net = untrained()
-    decoding = Decoding(**options)
+    decoding = lt.Decoding(**options)
     tokens, known, lengths = problem(40)
-    inputs = (net, METHODS[name], tokens, known, decoding, 3)
-    expected = generate(*inputs, lengths=lengths)
+    inputs = (net, lt.METHODS[name], tokens, known, decoding, 3)
+    expected = lt.generate(*inputs, lengths=lengths)
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 2_000)
-    parts = microbatches(net, METHODS[name], start(*inputs, None, lengths), decoding)
+    parts = microbatches(net, lt.METHODS[name], start(*inputs, None, lengths), decoding)
     assert len(parts) > 3
     assert torch.cat(parts).sort().values.tolist() == list(range(40))
-    assert same(generate(*inputs, lengths=lengths), expected)
+    assert same(lt.generate(*inputs, lengths=lengths), expected)
 
 
 @pytest.mark.parametrize("shape", [(0, LENGTH), (2, 0)])
 @pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
 def test_batch_without_rows_or_positions_is_decoded(name, shape):
-    for function in (generate, reference.generate):
-        samples = function(untrained(), METHODS[name], *nothing(*shape), Decoding(1), 3)
+    for function in (lt.generate, reference.generate):
+        samples = function(untrained(), lt.METHODS[name], *nothing(*shape), lt.Decoding(1), 3)
         assert samples.tokens.shape == shape
         assert samples.forward_passes == 0
 
@@ -259,9 +243,9 @@ def test_batch_without_rows_or_positions_is_decoded(name, shape):
 @pytest.mark.parametrize("name", ["scdm", "esolm", "arm"])
 def test_observer_receives_the_steps_of_the_reference(name):
     tokens, known, lengths = problem()
-    decoding = with_latents(METHODS[name], Decoding(1))
+    decoding = with_latents(lt.METHODS[name], lt.Decoding(1))
     observed = []
-    for function in (generate, reference.generate):
+    for function in (lt.generate, reference.generate):
         steps = {}
 
         def watch(step, steps=steps):
@@ -271,7 +255,7 @@ def test_observer_receives_the_steps_of_the_reference(name):
                 chosen = (step.chosen[i].tolist(), step.tokens[i].tolist())
                 steps[key] = (positions, *chosen, step.probabilities[i, :shown])
 
-        function(untrained(), METHODS[name], tokens, known, decoding, 3, lengths=lengths, on_step=watch)
+        function(untrained(), lt.METHODS[name], tokens, known, decoding, 3, lengths=lengths, on_step=watch)
         observed.append(steps)
     assert observed[0].keys() == observed[1].keys()
     for key, (*exact, probabilities) in observed[0].items():
@@ -280,32 +264,32 @@ def test_observer_receives_the_steps_of_the_reference(name):
 
 
 def test_samples_can_be_trained_on():
-    samples = generate(untrained(), METHODS["esolm"], *nothing(2), Decoding(1), 0)
+    samples = lt.generate(untrained(), lt.METHODS["esolm"], *nothing(2), lt.Decoding(1), 0)
     assert not any(getattr(samples, name).is_inference() for name in ("tokens", "order", "processed"))
 
 
 def test_training_mode_uses_the_reference_with_dropout():
     net = untrained(dropout=0.5).train()
     samples = []
-    for function in (generate, reference.generate):
+    for function in (lt.generate, reference.generate):
         torch.manual_seed(0)
-        samples.append(function(net, METHODS["scdm"], *nothing(4), Decoding(1), 3))
+        samples.append(function(net, lt.METHODS["scdm"], *nothing(4), lt.Decoding(1), 3))
     assert same(*samples)
-    assert not same(samples[0], generate(net.eval(), METHODS["scdm"], *nothing(4), Decoding(1), 3))
+    assert not same(samples[0], lt.generate(net.eval(), lt.METHODS["scdm"], *nothing(4), lt.Decoding(1), 3))
 
 
 @pytest.mark.parametrize("name", ["mdm", "esolm"])
 def test_bf16_logits_are_as_near_to_the_reference_as_it_to_fp32(name):
     exact = untrained()
     net = deepcopy(exact).bfloat16()
-    look = FastCandidateLogits(net, METHODS[name], torch.arange(7), ORDER, qkv_table(net, 300, LENGTH))
+    look = FastCandidateLogits(net, lt.METHODS[name], torch.arange(7), ORDER, qkv_table(net, 300, LENGTH))
     differences = []
 
     def compare(expected, *shown):
-        true = reference_logits(exact, METHODS[name], *shown)
+        true = reference_logits(exact, lt.METHODS[name], *shown)
         differences.append(torch.stack([look(*shown) - expected, expected - true])[..., :VOCAB].flatten(1))
 
-    follow(net, METHODS[name], with_latents(METHODS[name], Decoding(1)), compare)
+    follow(net, lt.METHODS[name], with_latents(lt.METHODS[name], lt.Decoding(1)), compare)
     fast, rounding = torch.cat(differences, dim=1).square().mean(1).sqrt()
     assert fast <= rounding
     assert 0 < rounding < 0.02
@@ -316,14 +300,14 @@ def test_cache_has_the_precision_of_autocast(name):
     net = untrained()
     with torch.autocast("cpu", torch.bfloat16):
         fast, plain = (
-            function(net, METHODS[name], *nothing(8), Decoding(1), 0)
-            for function in (generate, reference.generate)
+            function(net, lt.METHODS[name], *nothing(8), lt.Decoding(1), 0)
+            for function in (lt.generate, reference.generate)
         )
     assert fast.processed.equal(plain.processed)
     assert (fast.tokens == plain.tokens).double().mean() > 0.9
 
 
-class Favourite(Transformer):
+class Favourite(lt.Transformer):
     """A subclass with another forward pass."""
 
     def forward(self, ids, positions, mask):
@@ -334,13 +318,13 @@ class Favourite(Transformer):
 
 def test_forward_of_a_subclass_and_hooks_are_called():
     tokens, known = nothing(2, 4)
-    net = Favourite(Size(32, 2, 3), 7, 4).eval()
-    assert generate(net, METHODS["mdm"], tokens, known, Decoding(1), 0).tokens.eq(3).all()
-    assert loss(net, METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0)) > 20
-    net = Transformer(Size(32, 2, 3), 7, 4).eval()
+    net = Favourite(lt.Size(32, 2, 3), 7, 4).eval()
+    assert lt.generate(net, lt.METHODS["mdm"], tokens, known, lt.Decoding(1), 0).tokens.eq(3).all()
+    assert lt.loss(net, lt.METHODS["mdm"], tokens, known, torch.Generator().manual_seed(0)) > 20
+    net = lt.Transformer(lt.Size(32, 2, 3), 7, 4).eval()
     calls = []
     net.register_forward_hook(lambda *call: calls.append(call))
-    generate(net, METHODS["mdm"], tokens, known, Decoding(1), 0)
+    lt.generate(net, lt.METHODS["mdm"], tokens, known, lt.Decoding(1), 0)
     assert len(calls) == 4
 
 
@@ -350,10 +334,10 @@ def test_forward_of_a_subclass_and_hooks_are_called():
 )
 def test_hooks_inside_a_network_act_as_in_the_reference(part, name):
     net = untrained()
-    arguments = (METHODS[name], *nothing(8), Decoding(candidates=4), 0)
-    plain = generate(net, *arguments)
+    arguments = (lt.METHODS[name], *nothing(8), lt.Decoding(candidates=4), 0)
+    plain = lt.generate(net, *arguments)
     net.get_submodule(part).register_forward_hook(lambda module, inputs, output: 2 * output)
-    samples = generate(net, *arguments)
+    samples = lt.generate(net, *arguments)
     assert torch.equal(samples.tokens, reference.generate(net, *arguments).tokens)
     assert not torch.equal(samples.tokens, plain.tokens)
 
@@ -376,9 +360,9 @@ def test_replaced_projection_is_used():
 
 
 def test_rotary_positions_reach_past_the_length_of_training():
-    net = Transformer(Size(32, 2, 3), 7, 4, "rotary").eval()
-    inputs = (net, METHODS["arm"], *nothing(2, 9), Decoding(1), 0)
-    assert same(generate(*inputs), reference.generate(*inputs))
+    net = lt.Transformer(lt.Size(32, 2, 3), 7, 4, "rotary").eval()
+    inputs = (net, lt.METHODS["arm"], *nothing(2, 9), lt.Decoding(1), 0)
+    assert same(lt.generate(*inputs), reference.generate(*inputs))
 
 
 class HostReads(TorchFunctionMode):
@@ -413,7 +397,7 @@ class DataDependentShapes(TorchDispatchMode):
 def host_reads(net, method, known, decoding):
     reads, shapes = HostReads(), DataDependentShapes()
     with reads, shapes:
-        generate(net, method, torch.zeros_like(known, dtype=torch.int64), known, decoding, 0)
+        lt.generate(net, method, torch.zeros_like(known, dtype=torch.int64), known, decoding, 0)
     return reads.count + shapes.count
 
 
@@ -429,10 +413,10 @@ def host_reads(net, method, known, decoding):
     ],
 )
 def test_step_reads_once_from_the_device(name, settings):
-    method = METHODS[name]
+    method = lt.METHODS[name]
     starts = torch.tensor([[0], [0], [3 * (method.readout == "in_place")]])
     counts = []
     for steps in (5, 5, 8):  # the first decode of a process reads once more
         known = torch.arange(LENGTH) < LENGTH - steps + starts.clamp(max=steps - 1)
-        counts.append(host_reads(untrained(), method, known, Decoding(**settings)))
+        counts.append(host_reads(untrained(), method, known, lt.Decoding(**settings)))
     assert counts[2] - counts[1] == 3

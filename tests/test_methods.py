@@ -10,23 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+import latent_tokens as lt
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Decoding,
-    EvalConfig,
-    Method,
-    Transformer,
-    any_order,
-    evaluate,
-    from_pretrained,
-    generate,
-    left_to_right,
-    loss,
-    random,
-    save_pretrained,
-)
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import (
@@ -47,7 +32,7 @@ from latent_tokens.core.objective import corrupt
 from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
 
 LENGTH = 16
-NEAR = replace(METHODS["scdm"], window=4, name="near scdm")
+NEAR = replace(lt.METHODS["scdm"], window=4, name="near scdm")
 
 
 def generator(seed=0):
@@ -62,12 +47,12 @@ def drawn(method, batch=8, known=0, length=LENGTH):
 
 def test_the_table_of_methods_is_the_papers():
     of_the_paper = ["mdm", "sidm", "scdm", "esolm", "arm", "ar-mtp", "ar-mtp-window-16", "ar-ntp-16"]
-    assert list(METHODS) == [*of_the_paper, "mdm-depth", "scdm-depth", "ar-latents"]
-    assert all(METHODS[name].depth == "all" for name in of_the_paper)
+    assert list(lt.METHODS) == [*of_the_paper, "mdm-depth", "scdm-depth", "ar-latents"]
+    assert all(lt.METHODS[name].depth == "all" for name in of_the_paper)
     expected = {"mdm": bidirectional, "sidm": independent, "scdm": semi_causal, "esolm": causal}
-    assert {name: METHODS[name].attention for name in expected} == expected
-    assert METHODS["ar-mtp-window-128"].window == 128
-    assert METHODS["ar-ntp-5"].targets == "next"
+    assert {name: lt.METHODS[name].attention for name in expected} == expected
+    assert lt.METHODS["ar-mtp-window-128"].window == 128
+    assert lt.METHODS["ar-ntp-5"].targets == "next"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +63,7 @@ def test_the_table_of_methods_is_the_papers():
         ("scdm-depth", {"weight": "flat"}, "scdm-depth (flat)"),
         ("ar-mtp-window-4", {"depth": "uniform:1"}, "ar-mtp-window-4 (uniform:1)"),
         ("esolm", {"depth": "none:0.5", "weight": "flat"}, "esolm (flat, none:0.5)"),
-        ("scdm-depth", {"order": left_to_right}, "custom"),
+        ("scdm-depth", {"order": lt.left_to_right}, "custom"),
         ("ar-latents", {"weight": "elbo"}, "ar-latents (elbo)"),
         ("ar-latents", {"masked_slots": "in_order"}, "custom"),
         ("scdm", {"window": 4, "name": "near scdm"}, "near scdm"),
@@ -87,7 +72,7 @@ def test_the_table_of_methods_is_the_papers():
     ],
 )
 def test_name_of_a_changed_method(base, change, name):
-    assert name_of(replace(METHODS[base], **change)) == name
+    assert name_of(replace(lt.METHODS[base], **change)) == name
 
 
 def test_own_name_is_stored_and_shown_and_no_part_of_the_method(nano):
@@ -95,30 +80,30 @@ def test_own_name_is_stored_and_shown_and_no_part_of_the_method(nano):
     assert hash(NEAR) == hash(replace(NEAR, name="other"))
     assert method_to(NEAR)["name"] == method_from(method_to(NEAR)).name == "near scdm"
     nano.method = NEAR
-    (row,) = evaluate(nano, TASKS["sudoku-4"], EvalConfig(num_samples=2))
+    (row,) = lt.evaluate(nano, lt.TASKS["sudoku-4"], lt.EvalConfig(num_samples=2))
     assert row["method"] == "near scdm"
-    assert "near scdm" in label(NEAR, Decoding(1))
+    assert "near scdm" in label(NEAR, lt.Decoding(1))
     with refused("is not supported by near mdm", "latents=all"):
-        check_decoding(replace(METHODS["mdm"], window=4, name="near mdm"), Decoding(1, latents=1))
+        check_decoding(replace(lt.METHODS["mdm"], window=4, name="near mdm"), lt.Decoding(1, latents=1))
 
 
 def test_fields_of_a_method_are_written_only_if_set(nano, tmp_path):
-    for entry in METHODS.values():
+    for entry in lt.METHODS.values():
         written = method_to(entry)
         assert "name" not in written
         assert ("depth" in written) == (entry.depth != "all")
         assert ("masked_slots" in written) == (entry.masked_slots != "in_order")
         assert method_from(written) == entry
-    nano.method = METHODS["mdm-depth"]
-    save_pretrained(nano, tmp_path)
+    nano.method = lt.METHODS["mdm-depth"]
+    lt.save_pretrained(nano, tmp_path)
     path = tmp_path / "config.json"
-    assert from_pretrained(tmp_path).method == METHODS["mdm-depth"]
+    assert lt.from_pretrained(tmp_path).method == lt.METHODS["mdm-depth"]
     content = json.loads(path.read_text())
     for damaged in ("uniform:2", "half:0.5"):
         content["method"]["depth"] = damaged
         path.write_text(json.dumps(content))
         with refused(f"depth={damaged}"):
-            from_pretrained(tmp_path)
+            lt.from_pretrained(tmp_path)
 
 
 # Attention rules, and the latent tokens that they allow.
@@ -151,21 +136,21 @@ def test_rules_are_tested_on_distant_slots_too():
 
 def test_samples_of_a_rule_of_distance_equal_the_reference():
     torch.manual_seed(0)
-    net = Transformer("pico", vocab_size=4, max_length=36).eval()
+    net = lt.Transformer("pico", vocab_size=4, max_length=36).eval()
     known = torch.zeros(8, 36, dtype=torch.bool)
-    inputs = (net, Method(any_order, end_of_clean), known.long(), known, Decoding(candidates=4), 0)
-    assert torch.equal(generate(*inputs).tokens, reference.generate(*inputs).tokens)
+    inputs = (net, lt.Method(lt.any_order, end_of_clean), known.long(), known, lt.Decoding(candidates=4), 0)
+    assert torch.equal(lt.generate(*inputs).tokens, reference.generate(*inputs).tokens)
 
 
 @pytest.mark.parametrize(
     ("method", "control"),
     [
-        *((METHODS[name], "fixed") for name in ("mdm", "ar-mtp-window-4", "block-mdm-4")),
-        *((METHODS[name], "free") for name in ("mdm-depth", "scdm", "scdm-depth", "ar-latents")),
-        (replace(METHODS["mdm"], depth="none:0.5"), "fixed"),
-        (replace(METHODS["ar-mtp-window-4"], depth="uniform:0.5"), "free"),
-        (Method(any_order, dilated), "fixed"),
-        (Method(any_order, dilated_causal), "free"),
+        *((lt.METHODS[name], "fixed") for name in ("mdm", "ar-mtp-window-4", "block-mdm-4")),
+        *((lt.METHODS[name], "free") for name in ("mdm-depth", "scdm", "scdm-depth", "ar-latents")),
+        (replace(lt.METHODS["mdm"], depth="none:0.5"), "fixed"),
+        (replace(lt.METHODS["ar-mtp-window-4"], depth="uniform:0.5"), "free"),
+        (lt.Method(lt.any_order, dilated), "fixed"),
+        (lt.Method(lt.any_order, dilated_causal), "free"),
     ],
 )
 def test_rule_and_depth_set_how_n_is_controlled(method, control):
@@ -183,36 +168,36 @@ def test_rule_and_depth_set_how_n_is_controlled(method, control):
     ],
 )
 def test_latents_that_decoding_can_use_are_accepted(name, change):
-    replace(METHODS[name], **change)
+    replace(lt.METHODS[name], **change)
 
 
 @pytest.mark.parametrize(
     ("method", "default"),
     [
-        (METHODS["mdm"], "all"),
-        (Method(left_to_right, bidirectional), "all"),
-        (replace(METHODS["mdm"], attention=independent), 0),
-        (METHODS["arm"], 0),
-        (METHODS["scdm"], 0),
-        (replace(METHODS["scdm"], latents=None), "all"),
-        (replace(METHODS["scdm"], latents=3), 3),
+        (lt.METHODS["mdm"], "all"),
+        (lt.Method(lt.left_to_right, bidirectional), "all"),
+        (replace(lt.METHODS["mdm"], attention=independent), 0),
+        (lt.METHODS["arm"], 0),
+        (lt.METHODS["scdm"], 0),
+        (replace(lt.METHODS["scdm"], latents=None), "all"),
+        (replace(lt.METHODS["scdm"], latents=3), 3),
     ],
 )
 def test_default_latents_are_those_of_decoding(method, default):
     assert method.default_latents == default
-    assert shown_latents(method, Decoding(1)) == default
+    assert shown_latents(method, lt.Decoding(1)) == default
 
 
 def test_window_caps_the_reported_counts(nano):
-    method = replace(METHODS["mdm"], window=4)
+    method = replace(lt.METHODS["mdm"], window=4)
     tokens = torch.zeros(1, nano.max_length, dtype=torch.long)
     for k, n in ((1, "all"), (3, "all"), (8, "all"), ("all", None)):
-        decoding = Decoding(candidates=k, latents=n)
+        decoding = lt.Decoding(candidates=k, latents=n)
         steps = []
-        generate(nano, method, tokens, tokens.bool(), decoding, 0, on_step=steps.append)
+        lt.generate(nano, method, tokens, tokens.bool(), decoding, 0, on_step=steps.append)
         assert shown_candidates(method, decoding) == len(steps[0].candidates[0])
         assert shown_latents(method, decoding) == len(steps[0].latents[0])
-    assert [shown_latents(NEAR, Decoding(candidates=2, latents=n)) for n in (8, 1)] == [2, 1]
+    assert [shown_latents(NEAR, lt.Decoding(candidates=2, latents=n)) for n in (8, 1)] == [2, 1]
 
 
 # Depth: rows of independent slots, or with fewer visible ones.
@@ -254,8 +239,8 @@ def test_a_share_of_the_rows_is_drawn_each_as_often(share, batch):
 
 @pytest.mark.parametrize("name", ["mdm-depth", "scdm-depth"])
 def test_depth_changes_neither_order_nor_clean_counts(name):
-    plain = drawn(METHODS[name.removesuffix("-depth")])
-    layout = drawn(METHODS[name])
+    plain = drawn(lt.METHODS[name.removesuffix("-depth")])
+    layout = drawn(lt.METHODS[name])
     assert torch.equal(layout.num_clean, plain.num_clean)
     if name == "scdm-depth":
         assert layout.is_independent.sum() == 4  # half of the rows
@@ -267,7 +252,7 @@ def test_depth_changes_neither_order_nor_clean_counts(name):
 def test_half_of_the_rows_of_mdm_depth_show_a_uniform_number_all_scored():
     tokens = torch.zeros(8_000, LENGTH, dtype=torch.long)
     known = torch.arange(LENGTH).expand_as(tokens) < 11
-    batch = corrupt(METHODS["mdm-depth"], tokens, known, generator(), mask_id=9)
+    batch = corrupt(lt.METHODS["mdm-depth"], tokens, known, generator(), mask_id=9)
     visible = batch.layout.num_shown - batch.layout.num_clean
     assert batch.layout.is_independent is None
     assert torch.equal(batch.scored.sum(1), visible)
@@ -280,10 +265,10 @@ def test_half_of_the_rows_of_mdm_depth_show_a_uniform_number_all_scored():
 
 def test_depth_of_none_in_every_row_trains_sidm(nano):
     tokens = torch.randint(0, 4, (6, LENGTH), generator=generator())
-    every = replace(METHODS["scdm"], depth="none:1")
-    methods = (every, METHODS["sidm"], METHODS["scdm-depth"], METHODS["scdm"])
+    every = replace(lt.METHODS["scdm"], depth="none:1")
+    methods = (every, lt.METHODS["sidm"], lt.METHODS["scdm-depth"], lt.METHODS["scdm"])
     of_every, of_sidm, half, none = (
-        loss(nano, method, tokens, tokens < 0, generator(3)).item() for method in methods
+        lt.loss(nano, method, tokens, tokens < 0, generator(3)).item() for method in methods
     )
     assert of_every == pytest.approx(of_sidm, abs=1e-6)
     assert len({round(value, 5) for value in (of_every, half, none)}) == 3
@@ -294,13 +279,13 @@ def test_all_latents_of_mdm_depth_are_those_of_mdm(nano):
     known = torch.zeros(5, LENGTH, dtype=torch.bool)
 
     def tokens(name, n, **more):
-        return generate(nano, METHODS[name], known.long(), known, Decoding(4, n, **more), 0).tokens
+        return lt.generate(nano, lt.METHODS[name], known.long(), known, lt.Decoding(4, n, **more), 0).tokens
 
     expected = tokens("mdm", None)
     assert torch.equal(tokens("mdm-depth", None), expected)
     assert torch.equal(tokens("mdm-depth", "all"), expected)
     assert not torch.equal(tokens("mdm-depth", 2), expected)
-    assert not torch.equal(tokens("mdm-depth", 2, latent_policy=random), tokens("mdm-depth", 2))
+    assert not torch.equal(tokens("mdm-depth", 2, latent_policy=lt.random), tokens("mdm-depth", 2))
 
 
 # Masked slots in random order.
@@ -309,7 +294,7 @@ def test_all_latents_of_mdm_depth_are_those_of_mdm(nano):
 @pytest.mark.parametrize(("window", "length"), [(None, LENGTH), (None, 4), (3, LENGTH)])
 def test_only_masked_slots_of_the_window_are_shuffled(window, length):
     """And no padding: the positions of the clean slots and of those behind are in order."""
-    method = replace(METHODS["ar-latents"], window=window)
+    method = replace(lt.METHODS["ar-latents"], window=window)
     plain = drawn(replace(method, masked_slots="in_order"), 64, known=2, length=length)
     layout = drawn(method, 64, known=2, length=length)
     assert torch.equal(layout.num_clean, plain.num_clean)
@@ -322,7 +307,7 @@ def test_only_masked_slots_of_the_window_are_shuffled(window, length):
 
 
 def test_each_order_of_the_masked_slots_is_as_likely():
-    layout = drawn(METHODS["ar-latents"], batch=9_000, known=LENGTH - 3)
+    layout = drawn(lt.METHODS["ar-latents"], batch=9_000, known=LENGTH - 3)
     rows = layout.positions[layout.num_clean == LENGTH - 3, LENGTH - 3 :].tolist()
     counts = Counter(map(tuple, rows))
     assert len(counts) == 6

@@ -9,23 +9,10 @@ from itertools import combinations
 import pytest
 import torch
 
+import latent_tokens as lt
 from helpers.documentation import ROOT
 from helpers.oracle import Oracle
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Decoding,
-    EvalConfig,
-    evaluate,
-    generate,
-    given,
-    influence,
-    log_likelihood,
-    nats_along_orders,
-    random,
-    relevant,
-)
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.policies import PolicyInput, choose_latents
@@ -37,7 +24,7 @@ sys.path.append(str(ROOT / "research" / "worth"))
 from policies import adjacent, decaying, distant
 
 LENGTH = 16
-TASK = TASKS["sudoku-4"]
+TASK = lt.TASKS["sudoku-4"]
 CHAIN = torch.tensor([[0.0, 1, 0, 0], [1, 0, 2, 0], [0, 2, 0, 3], [0, 0, 3, 0]])  # 0 - 1 = 2 ≡ 3
 
 
@@ -73,7 +60,7 @@ def test_decaying_latents_are_a_draw_without_replacement():
 
 
 @pytest.mark.parametrize(
-    ("name", "policy"), [("scdm", adjacent), ("esolm", distant), ("scdm", random), ("esolm", decaying)]
+    ("name", "policy"), [("scdm", adjacent), ("esolm", distant), ("scdm", lt.random), ("esolm", decaying)]
 )
 def test_likelihood_of_a_policy_is_that_of_decoding(nano, name, policy):
     """Each token has the probability that the decoding of the same steps gives it."""
@@ -85,22 +72,22 @@ def test_likelihood_of_a_policy_is_that_of_decoding(nano, name, policy):
         logs.append(probabilities[step.tokens[0, 0]].log().item())
 
     nothing = torch.zeros(1, LENGTH, dtype=torch.bool)
-    decoding = Decoding(1, latents=3, latent_policy=policy, order=given(order.tolist()))
-    samples = generate(nano, METHODS[name], nothing.long(), nothing, decoding, seed=5, on_step=observe)
+    decoding = lt.Decoding(1, latents=3, latent_policy=policy, order=lt.given(order.tolist()))
+    samples = lt.generate(nano, lt.METHODS[name], nothing.long(), nothing, decoding, seed=5, on_step=observe)
     counts = (torch.tensor([0]), torch.tensor([LENGTH]))
-    arguments = (nano, METHODS[name], samples.tokens, order[None], *counts)
-    cached = log_likelihood(*arguments, 3, latent_policy=policy, seed=5)
+    arguments = (nano, lt.METHODS[name], samples.tokens, order[None], *counts)
+    cached = lt.log_likelihood(*arguments, 3, latent_policy=policy, seed=5)
     if policy in (adjacent, distant):
         assert cached[0].tolist() == pytest.approx(logs, abs=1e-4)
     streams = Streams(5, torch.tensor([0]))
     plain = score_tokens(*arguments, 3, latent_policy=policy, streams=streams).log_probabilities
     torch.testing.assert_close(cached, plain, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(plain, log_likelihood(*arguments, 3), atol=1e-4)
+    assert not torch.allclose(plain, lt.log_likelihood(*arguments, 3), atol=1e-4)
 
 
 def test_orders_of_a_likelihood_are_the_same_for_every_policy(nano):
-    nano.method = METHODS["scdm"]
-    nats = partial(nats_along_orders, nano, TASK.generate(3, seed=0), orders=2, seed=1)
+    nano.method = lt.METHODS["scdm"]
+    nats = partial(lt.nats_along_orders, nano, TASK.generate(3, seed=0), orders=2, seed=1)
     assert (nats(latents=0, latent_policy=decaying) == nats(latents=0)).all()
     drawn = nats(latents=2, latent_policy=decaying)
     assert (drawn != nats(latents=2)).all()
@@ -109,12 +96,12 @@ def test_orders_of_a_likelihood_are_the_same_for_every_policy(nano):
 
 @pytest.mark.parametrize("policy", ["random", "relevant"])
 def test_policy_is_refused_where_latents_cannot_be_chosen(policy):
-    check_policy(METHODS["mdm"], SamplingConfig(latent_policy=policy, off_distribution=True))
-    check_policy(METHODS["mdm-depth"], SamplingConfig(latent_policy=policy))
+    check_policy(lt.METHODS["mdm"], SamplingConfig(latent_policy=policy, off_distribution=True))
+    check_policy(lt.METHODS["mdm-depth"], SamplingConfig(latent_policy=policy))
     for name, off_distribution in (("mdm", False), ("sidm", False), ("ar-mtp", False), ("arm", True)):
         config = SamplingConfig(latent_policy=policy, off_distribution=off_distribution)
         with refused(f"latent_policy={policy} is not supported by {name}", "Use a scdm or esolm model"):
-            check_policy(METHODS[name], config)
+            check_policy(lt.METHODS[name], config)
 
 
 # Influence, and the policy that goes by it.
@@ -129,7 +116,7 @@ def twins():
 def influence_on(method, tokens, known=None, **settings):
     """Return the influence between positions of twins, by default of which no token is given."""
     known = torch.zeros_like(tokens, dtype=torch.bool) if known is None else known
-    return influence(Oracle(twins()), method, tokens, known, torch.Generator().manual_seed(0), **settings)
+    return lt.influence(Oracle(twins()), method, tokens, known, torch.Generator().manual_seed(0), **settings)
 
 
 def influence_of_pairs(*pairs):
@@ -145,11 +132,11 @@ BOTH_WAYS = ((0, 1), (1, 0), (2, 3), (3, 2))
 @pytest.mark.parametrize(
     ("method", "pairs"),
     [
-        (METHODS["mdm"], BOTH_WAYS),
-        (METHODS["scdm"], BOTH_WAYS),
-        (METHODS["ar-mtp"], ((1, 0), (3, 2))),  # no influence on earlier positions
+        (lt.METHODS["mdm"], BOTH_WAYS),
+        (lt.METHODS["scdm"], BOTH_WAYS),
+        (lt.METHODS["ar-mtp"], ((1, 0), (3, 2))),  # no influence on earlier positions
         # The one masked position in the input was not in that of the step before.
-        (replace(METHODS["scdm"], window=1), ()),
+        (replace(lt.METHODS["scdm"], window=1), ()),
     ],
 )
 def test_influence_of_twins_is_all_that_there_is_to_know(method, pairs):
@@ -160,7 +147,7 @@ def test_influence_of_twins_is_all_that_there_is_to_know(method, pairs):
 def test_influence_aligns_rows_of_several_lengths_at_their_ends():
     """Twins at the end of a short row and of a long one are the same twins."""
     tokens = torch.tensor([[0, 0, 1, 1], [2, 2, 0, 0]]).repeat(30, 1)
-    found = influence_on(METHODS["mdm"], tokens, lengths=torch.tensor([4, 2]).repeat(30))
+    found = influence_on(lt.METHODS["mdm"], tokens, lengths=torch.tensor([4, 2]).repeat(30))
     assert torch.allclose(found, influence_of_pairs(*BOTH_WAYS), atol=1e-5)
 
 
@@ -168,11 +155,11 @@ def test_given_and_padding_positions_have_no_influence():
     """One twin is given or past the length, so the other has none either."""
     tokens = torch.zeros(8, 4, dtype=torch.long)
     known = torch.tensor([[True, False, False, False]]).expand(8, 4)
-    found = influence_on(METHODS["mdm"], tokens, known)
+    found = influence_on(lt.METHODS["mdm"], tokens, known)
     assert torch.allclose(found, influence_of_pairs((2, 3), (3, 2)), atol=1e-5)
     assert (found[0] == 0).all()
     assert (found[:, 0] == 0).all()
-    cut = influence_on(METHODS["mdm"], tokens, known, lengths=torch.full((8,), 3))
+    cut = influence_on(lt.METHODS["mdm"], tokens, known, lengths=torch.full((8,), 3))
     assert (cut.abs() < 1e-5).all()
 
 
@@ -189,14 +176,14 @@ def test_given_and_padding_positions_have_no_influence():
 def test_best_latent_has_the_most_influence_and_is_last(order, clean, expected):
     row = torch.tensor([order])
     numbers = (clean, 4 - clean, 1, len(expected))
-    found = relevant(CHAIN)(PolicyInput(row, *(torch.tensor([number]) for number in numbers), row))[0]
+    found = lt.relevant(CHAIN)(PolicyInput(row, *(torch.tensor([number]) for number in numbers), row))[0]
     assert found[: clean + 1].tolist() == order[: clean + 1]
     assert found[clean + 1 : clean + 1 + len(expected)].tolist() == expected
 
 
 def test_evaluation_measures_the_influence_and_names_the_policy(nano):
-    nano.method = METHODS["scdm"]
-    config = EvalConfig(latents=(0, 3), num_samples=8, latent_policy="relevant")
-    rows, again = evaluate(nano, TASK, config), evaluate(nano, TASK, config)
+    nano.method = lt.METHODS["scdm"]
+    config = lt.EvalConfig(latents=(0, 3), num_samples=8, latent_policy="relevant")
+    rows, again = lt.evaluate(nano, TASK, config), lt.evaluate(nano, TASK, config)
     assert [row["latent_policy"] for row in rows] == ["relevant", "relevant"]
     assert [row["valid"] for row in rows] == [row["valid"] for row in again]

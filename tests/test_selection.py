@@ -5,23 +5,8 @@ from dataclasses import fields
 import pytest
 import torch
 
+import latent_tokens as lt
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    Candidates,
-    Decoding,
-    EntropyBound,
-    Factor,
-    Layout,
-    Threshold,
-    blockwise,
-    entropy,
-    left_to_right,
-    load,
-    margin,
-    of_logits,
-    top_prob,
-)
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core import sampling
 from latent_tokens.core.decoding import DecodingSettings
@@ -35,9 +20,9 @@ def step_of(rows, *, in_order=False, num_candidates=None):
     logits = torch.tensor(rows, dtype=torch.float64).log()
     batch, most, _ = logits.shape
     count = torch.full((batch,), most) if num_candidates is None else torch.tensor(num_candidates)
-    layout = Layout(torch.arange(most).expand(batch, -1), torch.zeros_like(count), count)
+    layout = lt.Layout(torch.arange(most).expand(batch, -1), torch.zeros_like(count), count)
     zeros = torch.zeros(batch, most)
-    return Candidates(logits, layout, count, zeros.long(), zeros[:, 0].long(), lambda: zeros, in_order)
+    return lt.Candidates(logits, layout, count, zeros.long(), zeros[:, 0].long(), lambda: zeros, in_order)
 
 
 # Largest probabilities 0.7, 0.95, 0.9, 0.5; entropies 0.6109, 0.1985, 0.3251, 0.6931 nats.
@@ -47,27 +32,27 @@ FOUR = [[[0.7, 0.3], [0.95, 0.05], [0.9, 0.1], [0.5, 0.5]]]
 @pytest.mark.parametrize(
     ("rule", "kept", "prefix"),
     [
-        (Threshold(0.9), [1, 2], [0]),
-        (Threshold(0.95), [1], [0]),
-        (Threshold(0.7), [1, 2, 0], [0, 1, 2]),
-        (Threshold(0), [0, 1, 2, 3], [0, 1, 2, 3]),
-        (Threshold(1.5), [1], [0]),
-        (EntropyBound(0.1984), [1], [0]),
-        (EntropyBound(0.1986), [1, 2], [0, 1]),  # the sum without the largest: 0.1985; 0.1985 from 0 and 1
-        (EntropyBound(0.53), [1, 2, 0], [0, 1, 2]),  # 0.1985 + 0.3251 = 0.5236
-        (EntropyBound(1.2), [0, 1, 2, 3], [0, 1, 2, 3]),  # 0.5236 + 0.6109 = 1.1345
-        (EntropyBound(0), [1], [0]),
-        (Factor(0.1), [1], [0]),  # (1 + 1) 0.05 = 0.1 is not below
-        (Factor(0.25), [1], [0]),  # (2 + 1) 0.1 = 0.3
-        (Factor(0.31), [1, 2], [0]),  # in order (1 + 1) 0.3 = 0.6
-        (Factor(1.21), [1, 2, 0], [0, 1, 2]),  # (3 + 1) 0.3 = 1.2
-        (Factor(2.51), [0, 1, 2, 3], [0, 1, 2, 3]),  # (4 + 1) 0.5 = 2.5
-        (Factor(0), [1], [0]),
+        (lt.Threshold(0.9), [1, 2], [0]),
+        (lt.Threshold(0.95), [1], [0]),
+        (lt.Threshold(0.7), [1, 2, 0], [0, 1, 2]),
+        (lt.Threshold(0), [0, 1, 2, 3], [0, 1, 2, 3]),
+        (lt.Threshold(1.5), [1], [0]),
+        (lt.EntropyBound(0.1984), [1], [0]),
+        (lt.EntropyBound(0.1986), [1, 2], [0, 1]),  # the sum without the largest: 0.1985; 0.1985 from 0 and 1
+        (lt.EntropyBound(0.53), [1, 2, 0], [0, 1, 2]),  # 0.1985 + 0.3251 = 0.5236
+        (lt.EntropyBound(1.2), [0, 1, 2, 3], [0, 1, 2, 3]),  # 0.5236 + 0.6109 = 1.1345
+        (lt.EntropyBound(0), [1], [0]),
+        (lt.Factor(0.1), [1], [0]),  # (1 + 1) 0.05 = 0.1 is not below
+        (lt.Factor(0.25), [1], [0]),  # (2 + 1) 0.1 = 0.3
+        (lt.Factor(0.31), [1, 2], [0]),  # in order (1 + 1) 0.3 = 0.6
+        (lt.Factor(1.21), [1, 2, 0], [0, 1, 2]),  # (3 + 1) 0.3 = 1.2
+        (lt.Factor(2.51), [0, 1, 2, 3], [0, 1, 2, 3]),  # (4 + 1) 0.5 = 2.5
+        (lt.Factor(0), [1], [0]),
     ],
     ids=str,
 )
 def test_rule_keeps_what_its_definition_says(rule, kept, prefix):
-    confidence = entropy if isinstance(rule, EntropyBound) else top_prob
+    confidence = lt.entropy if isinstance(rule, lt.EntropyBound) else lt.top_prob
     for in_order, expected in ((False, kept), (True, prefix)):
         step = step_of(FOUR, in_order=in_order)
         picks, count = select(rule, step, confidence, torch.tensor([4]))
@@ -77,16 +62,16 @@ def test_rule_keeps_what_its_definition_says(rule, kept, prefix):
 
 def test_most_confident_by_margin_is_kept_besides_those_above_a_threshold():
     step = step_of([[[0.5, 0.45, 0.05], [0.4, 0.3, 0.3], [0.45, 0.1, 0.45]]])
-    picks, count = select(Threshold(0.49), step, margin, torch.tensor([3]))
+    picks, count = select(lt.Threshold(0.49), step, lt.margin, torch.tensor([3]))
     assert picks[0, : int(count)].tolist() == [1, 0]
 
 
 def test_padding_is_no_candidate_and_the_limit_holds():
     rows = [[[0.9, 0.1]] * 3, [[0.9, 0.1]] * 3]
-    for rule in (Threshold(0.5), EntropyBound(9.0), Factor(9.0)):
-        _, count = select(rule, step_of(rows, num_candidates=[3, 2]), top_prob, torch.tensor([3, 2]))
+    for rule in (lt.Threshold(0.5), lt.EntropyBound(9.0), lt.Factor(9.0)):
+        _, count = select(rule, step_of(rows, num_candidates=[3, 2]), lt.top_prob, torch.tensor([3, 2]))
         assert count.tolist() == [3, 2]
-        _, count = select(rule, step_of(rows, num_candidates=[3, 2]), top_prob, torch.tensor([2, 1]))
+        _, count = select(rule, step_of(rows, num_candidates=[3, 2]), lt.top_prob, torch.tensor([2, 1]))
         assert count.tolist() == [2, 1]
 
 
@@ -106,7 +91,7 @@ def decode(method, known, **settings):
     known = torch.tensor([known], dtype=torch.bool)
     steps = []
     samples = sampling.generate(
-        Fixed(), METHODS[method], known.long() * 0, known, Decoding(**settings), 0, on_step=steps.append
+        Fixed(), lt.METHODS[method], known.long() * 0, known, lt.Decoding(**settings), 0, on_step=steps.append
     )
     return samples, [step.chosen[0].tolist() for step in steps]
 
@@ -128,19 +113,19 @@ def test_cost_of_a_worked_case(rule, first, passes):
 
 
 def test_a_step_stays_in_its_block():
-    _, chosen = decode("mdm", [0] * 8, candidates="all", order=blockwise(4), threshold=0)
+    _, chosen = decode("mdm", [0] * 8, candidates="all", order=lt.blockwise(4), threshold=0)
     assert [sorted(positions) for positions in chosen] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 def test_from_left_to_right_the_longest_prefix_is_kept():
     assert decode("ar-mtp", [0] * 6, threshold=0.9)[1] == [[0], [1], [2], [3], [4], [5]]
-    assert decode("mdm", [0, 1, 0, 1, 0, 0], order=left_to_right, threshold=0.9)[1] == [[0, 2, 4], [5]]
+    assert decode("mdm", [0, 1, 0, 1, 0, 0], order=lt.left_to_right, threshold=0.9)[1] == [[0, 2, 4], [5]]
     assert decode("ar-mtp", [0] * 4, threshold=0.3, tokens_per_step=3)[1] == [[0, 1, 2], [3]]
 
 
 def test_own_rule_says_how_many_or_which():
     def passes(rule):
-        confidence = of_logits(lambda logits: logits.amax(-1))
+        confidence = lt.of_logits(lambda logits: logits.amax(-1))
         return decode("mdm", [0] * 8, candidates="all", select=rule, confidence=confidence)[0].passes.tolist()
 
     assert passes(lambda step: torch.full((len(step.logits),), 2)) == [4]
@@ -148,7 +133,7 @@ def test_own_rule_says_how_many_or_which():
 
 
 def test_evaluation_sweeps_rules_and_names_them():
-    model = load("sudoku-6-scdm")
+    model = lt.load("sudoku-6-scdm")
     rows = model.evaluate(candidates=("all", 4), threshold=(0.5, 2), num_samples=4).rows
     assert [(row["candidates"], row["threshold"]) for row in rows] == [
         ("all", 0.5), ("all", 2), (4, 0.5), (4, 2),
@@ -162,7 +147,7 @@ def test_model_of_transformers_takes_a_rule():
     model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-mdm")
     board = torch.full((2, 36), 6)
     out = model.generate(board, candidates="all", threshold=0.9)
-    samples = load("sudoku-6-mdm").generate(num_samples=2, candidates="all", threshold=0.9)
+    samples = lt.load("sudoku-6-mdm").generate(num_samples=2, candidates="all", threshold=0.9)
     assert out.nfe == samples.forward_passes < 36
     assert (out.sequences.numpy() == samples.tokens).all()
 
@@ -177,7 +162,7 @@ def test_own_functions_are_measured_and_named():
     def some(clean):
         return 3
 
-    model = load("sudoku-6-scdm")
+    model = lt.load("sudoku-6-scdm")
     own = {"confidence": rightmost, "select": two, "candidates": some, "latent_policy": nearest_last}
     (row,) = model.evaluate(num_samples=2, latents=2, **own).rows
     names = ("order", "select", "candidates", "latent_policy", "forward_passes_mean")
@@ -198,7 +183,7 @@ def nearest_last(step):
 )
 def test_settings_of_an_evaluation_that_do_not_go_together(name, settings, parts):
     with refused(*parts):
-        load(name).evaluate(num_samples=1, **settings)
+        lt.load(name).evaluate(num_samples=1, **settings)
 
 
 OWN_FUNCTIONS = ("confidence", "select")
@@ -207,7 +192,7 @@ OWN_FUNCTIONS = ("confidence", "select")
 @pytest.mark.parametrize(
     ("keywords", "config", "others"),
     [
-        (DecodingSettings, Decoding, ()),
+        (DecodingSettings, lt.Decoding, ()),
         (SamplingSettings, SamplingConfig, ()),
         (ModelSettings, SamplingConfig, OWN_FUNCTIONS),
         (EvalSettings, EvalConfig, OWN_FUNCTIONS),

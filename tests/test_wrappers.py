@@ -10,23 +10,9 @@ pytest.importorskip("peft")
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForMaskedLM, Trainer, TrainingArguments
 
+import latent_tokens as lt
 from helpers.own_network import Tied
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Decoding,
-    DiffusionCollator,
-    EvalConfig,
-    Transformer,
-    as_tensors,
-    evaluate,
-    from_pretrained,
-    generate,
-    log_likelihood,
-    loss,
-    save_pretrained,
-)
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.sampling import generate as reference
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
@@ -35,8 +21,8 @@ from latent_tokens.sharing.hub import save_pretrained as save_for_transformers
 # peft asks transformers for a name that version 6 will not have.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 
-TASK = TASKS["sudoku-4"]
-METHOD = METHODS["scdm"]
+TASK = lt.TASKS["sudoku-4"]
+METHOD = lt.METHODS["scdm"]
 
 
 class WithoutAttributes(torch.nn.parallel.DistributedDataParallel):
@@ -71,27 +57,27 @@ def own():
     "name", [pytest.param(name, marks=pytest.mark.slow if "compile" in name else ()) for name in WRAPPERS]
 )
 def test_wrapped_network_computes_as_the_network_inside(name, folder, tmp_path):
-    net = own() if "compile" in name else from_pretrained(folder)
+    net = own() if "compile" in name else lt.from_pretrained(folder)
     wrapped = WRAPPERS[name](net).eval()
-    tokens, known, lengths = as_tensors(TASK.generate(3, seed=0))
+    tokens, known, lengths = lt.as_tensors(TASK.generate(3, seed=0))
     order = torch.arange(16).expand(3, -1)
 
     def results(any_net):
-        config = EvalConfig(latents=(2,), candidates=4, num_samples=4)
-        (row,) = evaluate(any_net, TASK, config)
+        config = lt.EvalConfig(latents=(2,), candidates=4, num_samples=4)
+        (row,) = lt.evaluate(any_net, TASK, config)
         return (
-            generate(any_net, METHOD, tokens, known, Decoding(candidates=4), seed=0).tokens.tolist(),
+            lt.generate(any_net, METHOD, tokens, known, lt.Decoding(candidates=4), seed=0).tokens.tolist(),
             {name: row[name] for name in ("valid", "processed", "latents", "method")},
         )
 
     def figures(any_net):
-        nats = log_likelihood(any_net, METHOD, tokens, order, torch.zeros_like(lengths), lengths)
-        value = loss(any_net, METHOD, tokens, known, torch.Generator().manual_seed(0))
+        nats = lt.log_likelihood(any_net, METHOD, tokens, order, torch.zeros_like(lengths), lengths)
+        value = lt.loss(any_net, METHOD, tokens, known, torch.Generator().manual_seed(0))
         return [value.item(), *nats.sum(1).tolist()]
 
     assert results(wrapped) == results(net)
     assert figures(wrapped) == pytest.approx(figures(net), rel=1e-5)
-    save_pretrained(wrapped, tmp_path / "model")
+    lt.save_pretrained(wrapped, tmp_path / "model")
     stored = load_file(tmp_path / "model" / "model.safetensors")
     assert all(torch.equal(stored[name], tensor) for name, tensor in unwrap(wrapped).state_dict().items())
 
@@ -115,36 +101,36 @@ def examples():
     return tokens, (torch.arange(16) < 4).expand(4, -1)
 
 
-def samples(net, generate=generate):
+def samples(net, generate=lt.generate):
     """Return boards that a network decodes from the given cells."""
-    return generate(net, METHOD, *examples(), Decoding(candidates=4, latents=2), seed=1).tokens
+    return lt.generate(net, METHOD, *examples(), lt.Decoding(candidates=4, latents=2), seed=1).tokens
 
 
 @pytest.mark.slow
 def test_lora_on_a_transformer(folder, tmp_path):
     torch.manual_seed(0)
-    base = from_pretrained(folder)
+    base = lt.from_pretrained(folder)
     before = samples(base)
     net = get_peft_model(base, lora()).eval()
     assert unwrap(net) is base
-    loss(net, METHOD, *examples(), torch.Generator().manual_seed(0)).backward()
+    lt.loss(net, METHOD, *examples(), torch.Generator().manual_seed(0)).backward()
     assert all(weight.grad.any() for weight in net.parameters() if weight.requires_grad)
 
     # Decode and evaluate.
     after = samples(net)
     assert torch.equal(after, samples(as_denoiser(net), reference))
     assert not torch.equal(after, before)
-    (row,) = evaluate(net, TASK, EvalConfig(num_samples=2))
+    (row,) = lt.evaluate(net, TASK, lt.EvalConfig(num_samples=2))
     assert row["num_samples"] == 2
 
     # Save the adapter, and load it. Merge it into the network.
     net.save_pretrained(tmp_path / "adapter")
-    again = PeftModel.from_pretrained(from_pretrained(folder), tmp_path / "adapter")
+    again = PeftModel.from_pretrained(lt.from_pretrained(folder), tmp_path / "adapter")
     assert torch.equal(samples(again), after)
     merged = net.merge_and_unload()
-    assert type(merged) is Transformer
+    assert type(merged) is lt.Transformer
     save_for_transformers(merged, tmp_path / "merged")
-    assert torch.equal(samples(from_pretrained(tmp_path / "merged")), after)
+    assert torch.equal(samples(lt.from_pretrained(tmp_path / "merged")), after)
 
 
 @pytest.mark.slow
@@ -159,7 +145,7 @@ def test_lora_on_the_model_of_transformers(folder, tmp_path):
         remove_unused_columns=False,
     )  # fmt: skip
     items = [{"tokens": row, "known": given, "length": 16} for row, given in zip(tokens, known, strict=True)]
-    Trainer(model, settings, data_collator=DiffusionCollator(METHOD, 4), train_dataset=items).train()
+    Trainer(model, settings, data_collator=lt.DiffusionCollator(METHOD, 4), train_dataset=items).train()
 
     model.eval()
     sequences = model.generate(input_ids=masked, seed=1).sequences
@@ -189,11 +175,11 @@ def test_adapter_is_not_saved_as_a_model(folder, tmp_path):
     with refused("has a LoRA adapter of peft", "call merge_and_unload() first"):
         model.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model").exists()
-    save_pretrained(model.net, tmp_path / "weights")  # its reader is given the network
+    lt.save_pretrained(model.net, tmp_path / "weights")  # its reader is given the network
     with refused("has a LoRA adapter of peft. Give its network in Python: net="):
-        from_pretrained(tmp_path / "weights")
-    adapted = get_peft_model(from_pretrained(folder), lora())
-    weights = from_pretrained(tmp_path / "weights", net=adapted).base_model.model.state_dict()
+        lt.from_pretrained(tmp_path / "weights")
+    adapted = get_peft_model(lt.from_pretrained(folder), lora())
+    weights = lt.from_pretrained(tmp_path / "weights", net=adapted).base_model.model.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in model.net.state_dict().items())
 
 

@@ -231,7 +231,7 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, r
     options = ["--out", str(out / "data"), "--processes", "2"]
     command = [sys.executable, "-m", "latent_tokens.cli", "data", "sudoku-6-puzzle", *options]
     with log.open("w") as errors:
-        process = subprocess.Popen([*command, "--num-train", "2000000"], stderr=errors)
+        process = subprocess.Popen([*command, "--num-train", "200000"], stderr=errors)
     request.addfinalizer(process.kill)
 
     def wait_until(holds):

@@ -84,7 +84,7 @@ def interrupt(drill, times):
         time.sleep(rng.choice((0, 0.05, 0.8)) * rng.random() if number == signal.SIGKILL else 0)
         child.send(number)
 
-    for number in [*CODES, *[signal.SIGKILL] * 10] * times:
+    for number in [*CODES, *[signal.SIGKILL] * 3] * times:
         die_at = rng.choice((0, 0, rng.randrange(1, 13))) if number == signal.SIGKILL else 0
         child = drill.train(folder, send, rng.choice(STAGES), rng.randrange(1, 3), die_at=die_at)
         if child.code:
@@ -217,7 +217,7 @@ def start_a_second_run(drill, times):
 
 
 GROUPS = {  # how often each is done in a short and in a full drill
-    interrupt: (1, 10),
+    interrupt: (1, 20),
     fill_the_disk: (1, 4),
     damage: (1, 4),
     change_the_data: (1, 4),

@@ -23,7 +23,7 @@ MANUAL = .venv/.manual
 NODE_MODULES = web/node_modules/.package-lock.json
 NPM := $(shell command -v npm)
 NO_NPM = npm is missing: web/ was not checked
-PARALLEL = -n 3 --dist loadfile --no-loadscope-reorder
+PARALLEL = -n 2 --dist loadfile --no-loadscope-reorder
 
 # Else each process compiles the package and its tests again.
 unexport PYTHONDONTWRITEBYTECODE

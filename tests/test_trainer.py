@@ -17,6 +17,9 @@ from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
 from latent_tokens.sharing.hub import save_pretrained
 
+# On one CPU torch warns of more workers.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")
+
 
 def examples_of(count=6):
     """Return boards with some given first cells. Some boards are shorter."""

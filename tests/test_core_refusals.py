@@ -12,6 +12,7 @@ from torch import nn
 import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
 from helpers.refusals import refused
+from latent_tokens.core.selection import FixedCount
 from latent_tokens.network.kernels import compile_blocks
 
 JOINT = small_joint()
@@ -49,11 +50,11 @@ def train(name_or_method, tokens=TOKENS, known=NOTHING):
     return lambda: lt.loss(Oracle(JOINT), method, tokens, known, torch.Generator().manual_seed(0))
 
 
-def score(name_or_method, order=(0, 1, 2), num_known=(0, 0), **settings):
+def score(name_or_method, order=(0, 1, 2), num_known=(0, 0), tokens=TOKENS, **settings):
     method = lt.METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
     rows = torch.tensor([order]).expand(2, -1)
     return lambda: lt.log_likelihood(
-        Oracle(JOINT), method, TOKENS, rows, torch.tensor(num_known), LENGTHS, **settings
+        Oracle(JOINT), method, tokens, rows, torch.tensor(num_known), LENGTHS, **settings
     )
 
 
@@ -92,13 +93,14 @@ METHOD_ROWS = [
 DECODING_ROWS = [
     *((decoding_with(candidates=k), f"candidates={k!r}", "from 1") for k in (0, -1, "some")),
     *((decoding_with(latents=n), f"latents={n!r}", "from 0") for n in (-1, 1.5, "none")),
-    *((decoding_with(temperature=t), "temperature", "0 or more") for t in (-0.1, NAN, float("inf"))),
+    *((decoding_with(temperature=t), "temperature", "0 or more") for t in (-0.1, NAN, float("inf"), "1")),
     *((decoding_with(candidates=4, confidence_noise=c), "confidence_noise", "0 or more") for c in (-1, NAN)),
-    *((decoding_with(top_p=p), f"top_p={p}", "at most 1") for p in (0, 1.1)),
+    *((decoding_with(top_p=p), f"top_p={p}", "at most 1") for p in (0, 1.1, None)),
     *((decoding_with(threshold=t), f"threshold={t!r}", "from 0") for t in (-1, "high")),
     (decoding_with(factor=NAN), "factor=nan", "from 0"),
     (decoding_with(entropy_bound=-1), "entropy_bound=-1", "from 0"),
     (decoding_with(tokens_per_step=0), "tokens_per_step=0", "from 1"),
+    (decoding_with(select=FixedCount(4), candidates=2), "tokens_per_step=4", "candidates=4"),
     (decoding_with(candidates=1, confidence_noise=1), "confidence_noise=1", "candidates=8"),
     (decoding_with(threshold=0.9, factor=1.0), "threshold=0.9 and factor=1.0", "one of them"),
     (decoding_with(threshold=0.9, confidence_noise=1), "confidence_noise=1", "leave one"),
@@ -151,6 +153,9 @@ PAIR_ROWS = [
     (decode("mdm", lt.Decoding(candidates=lambda clean: 1.5)), "candidates gives", "whole numbers"),
     (decode("mdm", lt.Decoding(2, confidence=lambda logits: logits.amax(-1))), "confidence=", "of_logits"),
     (decode("mdm", lt.Decoding(2, confidence=lambda step: step.logits)), "confidence=", "per candidate"),
+    (decode("mdm", lt.Decoding(2, confidence=lambda step: step.positions * NAN)), "confidence=", "entr(p)"),
+    (decode("scdm", lt.Decoding(order=lt.given([0, 2, 1]), confidence=lt.margin)), "=margin", "without an"),
+    (decode("ar-mtp", lt.Decoding(confidence_noise=1)), "confidence_noise=1", "mdm or scdm"),
     (decode("mdm", lt.Decoding(2, select=lambda step: step.logits.amax(-1))), "select=", "how many"),
     (
         decode("mdm", lt.Decoding(1, tokens_per_step=lambda masked, noise: torch.ones(2, 2).long())),
@@ -160,6 +165,7 @@ PAIR_ROWS = [
 ]
 DATA_ROWS = [
     (decode("scdm", lengths=torch.tensor([3, 4])), "lengths=[3, 4]", "0..3"),
+    (decode("scdm", tokens=TOKENS[0]), "tokens (3,)", "tokens[None]"),
     (decode("scdm", rows=torch.tensor([0])), "rows (1,)", "of its first"),
     (decode("scdm", known=NOTHING[:, :2]), "known (2, 2)", "of the shape of tokens"),
     (decode("scdm", rows=torch.tensor([0, -1])), "-1", "start at 0"),
@@ -171,6 +177,9 @@ DATA_ROWS = [
     (train("scdm", tokens=TOKENS + 3), "token 3 is MASK", "complete"),
     (train("scdm", known=NOTHING.long()), "int64", "known.bool()"),
     (train(LEFT, known=GAP), "row 1: position 0", "BOS"),
+    (score("scdm", order=(0, 0, 1)), "order", "permutation"),
+    (score("scdm", latents="ALL"), "latents='ALL'", "or 'all'"),
+    (score("scdm", tokens=TOKENS + 3), "token 3 is MASK", "complete"),
     (score("ar-mtp", order=(2, 0, 1)), "order", "order=left_to_right"),
     (score(BLOCK, order=(2, 1, 0)), "order", "order=blockwise(2)"),
     (score(BLOCK, latent_policy=lt.random), "latent_policy=random", "latent_policy=nearest"),

@@ -5,34 +5,22 @@ from pathlib import Path
 
 import pytest
 
+import latent_tokens as lt
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import (
-    METHODS,
-    SIZES,
-    TASKS,
-    DataConfig,
-    EvalConfig,
-    Transformer,
-    evaluate,
-    fit,
-    from_pretrained,
-    load_data,
-    make_data,
-)
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.settings import NUM_ZEBRA, decoding_for, is_adaptive, order_for, with_protocol
 from latent_tokens.paper.recipes import every_recipe
 from latent_tokens.tasks import Text, configured
 
-TASK = TASKS["sudoku-4"]
+TASK = lt.TASKS["sudoku-4"]
 PADDED = configured("sudoku-4", {"padding": "paper"})
-PAPER = EvalConfig(protocol="paper")
+PAPER = lt.EvalConfig(protocol="paper")
 
 
 def rows_of(net, name, num_samples=4, **settings):
-    net.method = METHODS[name]
-    return evaluate(net, TASK, num_samples=num_samples, **settings)
+    net.method = lt.METHODS[name]
+    return lt.evaluate(net, TASK, num_samples=num_samples, **settings)
 
 
 def measured(row):
@@ -70,6 +58,19 @@ SETTINGS = [  # the method, the settings, and entries of the row
     ("scdm", {"order": "uniform"}, {"order": "uniform", "candidates": 1}),
     ("scdm", {"order": "left_to_right"}, {"order": "left_to_right", "candidates": 1}),
     ("scdm", {"precision": "bf16"}, {"precision": "bf16"}),
+    # Functions are named as what they do.
+    ("scdm", {"confidence": lt.margin}, {"order": "margin", "candidates": 8}),
+    ("scdm", {"order": lt.any_order}, {"order": "top_prob", "candidates": 8}),
+    ("scdm", {"order": lt.any_order, "candidates": 1}, {"order": "uniform"}),
+    ("scdm", {"order": lt.left_to_right}, {"order": "left_to_right", "candidates": 1}),
+    ("scdm", {"select": lt.Threshold(0.9)}, {"threshold": 0.9, "paper_cost": None}),
+    (
+        "scdm",
+        {"order": lt.blockwise(4), "confidence": lt.margin},
+        {"order": "blockwise:4 margin", "paper_cost": None},
+    ),
+    ("scdm", {"latents": lambda masked: 2, "latent_policy": "random"}, {"paper_cost": None}),
+    ("ar-mtp-window-8", {"tokens_per_step": 4}, {"latents": 4, "paper_cost": None}),
     # The paper's formula has no blocks, and one token per step.
     ("scdm", {"tokens_per_step": 2}, {"paper_cost": None}),
     ("scdm", {"order": "blockwise:4"}, {"paper_cost": None}),
@@ -103,6 +104,7 @@ REFUSED = [
     ("sidm", {"latents": (0, "all")}, "Use"),
     ("scdm", {"order": "uniform", "candidates": 8}, "Use candidates=1"),
     ("arm", {"candidates": "growing"}, "Use"),
+    ("scdm", {"order": "uniform", "confidence": lt.margin}, "confidence=margin with order=uniform"),
     ("arm", {"refresh": False}, "order=left_to_right"),
     *(("scdm", {"latents": wrong}, "latents=") for wrong in (-1, [], "some", 1.5, True)),
     ("scdm", {"num_samples": 0}, "num_samples="),
@@ -111,29 +113,29 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "settings", "fix"), REFUSED)
 def test_impossible_evaluation_is_refused_before_sampling(pico, name, settings, fix):
-    pico.method = METHODS[name]
+    pico.method = lt.METHODS[name]
     with refused(fix):
-        evaluate(pico, TASK, on_row=pytest.fail, **settings)
+        lt.evaluate(pico, TASK, on_row=pytest.fail, **settings)
 
 
 def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(pico, tmp_path):
     counts = {"num_train": 0, "num_validation": 8, "num_test": 8}
-    puzzles = make_data(DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", processes=1, **counts))
-    boards = TASKS["sudoku-6"]
-    net = Transformer(SIZES["pico"], boards.vocab_size, boards.length).eval()
-    net.method = pico.method = METHODS["mdm"]
-    (row,) = evaluate(net, boards, data=puzzles)
-    task, splits = load_data(puzzles)
+    puzzles = lt.make_data(lt.DataConfig("sudoku-6-puzzle", tmp_path / "puzzles", processes=1, **counts))
+    boards = lt.TASKS["sudoku-6"]
+    net = lt.Transformer(lt.SIZES["pico"], boards.vocab_size, boards.length).eval()
+    net.method = pico.method = lt.METHODS["mdm"]
+    (row,) = lt.evaluate(net, boards, data=puzzles)
+    task, splits = lt.load_data(puzzles)
     masked = (task.givens(splits["test"].tokens) < 0).sum()
     assert (row["problems"], row["num_samples"], row["metric"]) == ("puzzles", 8, "valid")
     assert row["processed"] == masked * 36 / 8 < 36 * 36  # a clue takes no step
-    net.method = METHODS["scdm"]
-    (row,) = evaluate(net, boards, data=puzzles, latents=2, latent_policy="relevant")
+    net.method = lt.METHODS["scdm"]
+    (row,) = lt.evaluate(net, boards, data=puzzles, latents=2, latent_policy="relevant")
     assert (row["latent_policy"], row["num_samples"]) == ("relevant", 8)
     with refused("has SudokuPuzzle"):
-        evaluate(pico, TASK, data=puzzles)
+        lt.evaluate(pico, TASK, data=puzzles)
     with refused("sudoku-9 has 81 positions over 9 tokens, this model learned sequences of 16"):
-        evaluate(pico, TASKS["sudoku-9"])
+        lt.evaluate(pico, lt.TASKS["sudoku-9"])
 
 
 # The protocol of the paper.
@@ -143,7 +145,7 @@ def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(pico, tmp_path):
 def padded(tmp_path_factory):
     """Return the network of a tiny run on padded boards."""
     config = tiny_run(tmp_path_factory.mktemp("runs") / "run", steps=1)
-    return from_pretrained(fit(config, task=PADDED))
+    return lt.from_pretrained(lt.fit(config, task=PADDED))
 
 
 @pytest.mark.parametrize(
@@ -157,18 +159,20 @@ def padded(tmp_path_factory):
 )
 def test_protocol_sets_candidates_and_samples(padded, name, method, order, k, count):
     task = configured(name, {"padding": "paper"})
-    padded.method = METHODS[method]
+    padded.method = lt.METHODS[method]
     config = with_protocol(padded, task, replace(PAPER, order=order))
     assert (config.candidates, config.num_samples, config.protocol) == (k and (k,), count, None)
 
 
 def test_rows_of_the_protocol_are_those_of_its_settings_by_name(padded, tmp_path):
     counts = {"num_train": 4, "num_validation": 2, "num_test": 2}
-    data = make_data(DataConfig("sudoku-4", tmp_path / "data", padding="paper", **counts))
-    padded.method = METHODS["scdm"]
+    data = lt.make_data(lt.DataConfig("sudoku-4", tmp_path / "data", padding="paper", **counts))
+    padded.method = lt.METHODS["scdm"]
     announced = []
-    (by_name,) = evaluate(padded, PADDED, replace(PAPER, data=data, temperature=0.0), on_row=announced.append)
-    (by_hand,) = evaluate(padded, PADDED, data=data, candidates=8, temperature=0.0)
+    (by_name,) = lt.evaluate(
+        padded, PADDED, replace(PAPER, data=data, temperature=0.0), on_row=announced.append
+    )
+    (by_hand,) = lt.evaluate(padded, PADDED, data=data, candidates=8, temperature=0.0)
     assert by_name["protocol"] == "paper"
     assert announced == [by_name]
     assert by_name.keys() - by_hand.keys() == {"protocol"}
@@ -177,9 +181,9 @@ def test_rows_of_the_protocol_are_those_of_its_settings_by_name(padded, tmp_path
 
 
 def test_models_and_settings_that_do_not_suit_the_protocol_are_refused(padded, tmp_path):
-    without_ema = from_pretrained(fit(tiny_run(tmp_path / "run", steps=1, ema=0.0), task=PADDED))
+    without_ema = lt.from_pretrained(lt.fit(tiny_run(tmp_path / "run", steps=1, ema=0.0), task=PADDED))
     for model, task, message in (
-        (padded, TASKS["sudoku-4"], "learned sudoku-4 with padding=none"),
+        (padded, lt.TASKS["sudoku-4"], "learned sudoku-4 with padding=none"),
         (without_ema, PADDED, "without EMA weights (ema=0)"),
         (padded, Text(16), "Leave it out for text"),
     ):
@@ -191,7 +195,7 @@ def test_models_and_settings_that_do_not_suit_the_protocol_are_refused(padded, t
         ({"protocol": "papers"}, "protocol=papers: must be one of paper"),
     ):
         with refused(message):
-            EvalConfig(**{"protocol": "paper", **settings})
+            lt.EvalConfig(**{"protocol": "paper", **settings})
 
 
 def test_recipes_of_the_paper_scale_follow_the_protocol(padded):
@@ -204,7 +208,7 @@ def test_recipes_of_the_paper_scale_follow_the_protocol(padded):
             assert recipe.data.num_test == NUM_ZEBRA
         # No recipe is refused after its training, and none has latent tokens that k leaves no room for.
         task = task_of(recipe.data)
-        padded.method = METHODS[recipe.training.method]
+        padded.method = lt.METHODS[recipe.training.method]
         config = with_protocol(padded, task, recipe.evaluation)
         order = order_for(padded.method, task, config)
         for sampling in config.samplings:

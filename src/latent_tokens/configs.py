@@ -103,11 +103,12 @@ class StepConfig(Config):
     the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm."""
     candidates: NumCandidates | None = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A
-    number, all, or growing (clean tokens + 1). For adaptive orders only. Default: 8."""
+    number, all, or growing (clean tokens + 1). For adaptive orders, or with a threshold, bound or
+    factor. Default: 8."""
     order: str | None = None
     """Decoding order. top_prob, margin or entropy (adaptive), uniform, left_to_right or blockwise:N
     (top_prob in blocks of N positions from left to right). Default: top_prob, uniform for text,
-    left_to_right for arm and ar-mtp."""
+    left_to_right for arm and ar-mtp, entropy with an entropy bound."""
     tokens_per_step: int | None = None
     """Tokens decoded per step, sampled independently. With a threshold, a bound or a factor the
     most that a step decodes. Default: 1."""

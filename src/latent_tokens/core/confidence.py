@@ -21,7 +21,7 @@ from latent_tokens.core.order import Noise
 # Smaller relative differences are rounding in float32, and depend on the batch (D-43, ties).
 CONFIDENCE_RTOL = 1e-5
 SMALLEST = 0.1  # a smaller confidence has the tolerance of this one
-LEAST = -1e300  # stands for a confidence of minus infinity, which only decoded candidates have
+LARGEST = 1e300  # stands for a confidence of infinity. Only decoded candidates have minus infinity
 
 Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
 """The candidates' logits -> their confidence."""
@@ -81,6 +81,10 @@ class Candidates:
             shapes = f"{tuple(scores.shape)} for logits {tuple(self.logits.shape)}"
             problem = f"confidence={function_name(confidence)}: returns {shapes}"
             raise ValueError(f"{problem}. Return one number per candidate.")
+        if confidence not in (top_prob, margin, entropy) and scores.isnan().any():
+            problem = f"confidence={function_name(confidence)}: is not a number for a candidate"
+            fix = "The logit of MASK is -inf: torch.special.entr(p) instead of -p log p."
+            raise ValueError(f"{problem}. {fix}")
         self.scores[id(confidence)] = (confidence, scores)
         return scores
 
@@ -208,7 +212,7 @@ def most_confident(
     if step.logits.shape[1] == 1:
         return torch.zeros_like(count)[:, None]
     scores = step.score(confidence).masked_fill((count >= step.num_candidates)[:, None], 0)
-    scores = scores.clamp(min=LEAST).masked_fill(~among, -torch.inf)
+    scores = scores.clamp(-LARGEST, LARGEST).masked_fill(~among, -torch.inf)
     picks = []
     for _ in range(most):
         largest = scores.amax(1, keepdim=True)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import function_name, is_whole, refuse
+from latent_tokens.checks import function_name, is_number, is_whole, refuse
 from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.core.confidence import Confidence, entropy, top_prob
 from latent_tokens.core.layout import Layout
@@ -86,10 +86,11 @@ class Decoding:
         if self.order is not None and not callable(self.order):
             refuse(f"order={self.order}", "must be a function of known", "given(schedule)")
         for name in ("temperature", "confidence_noise"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name}={getattr(self, name)}: must be 0 or more, and finite")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p={self.top_p}: must be above 0 and at most 1")
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < float("inf"):
+                raise ValueError(f"{name}={value!r}: must be 0 or more, and finite")
+        if not is_number(self.top_p) or not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p={self.top_p!r}: must be above 0 and at most 1")
         if self.tokens_per_step is not None:
             FixedCount(self.tokens_per_step)  # which checks it
 
@@ -110,8 +111,8 @@ class Decoding:
             name = function_name(self.confidence)
             problem = "it decodes by entropy. Leave confidence out"
             raise ValueError(f"{rules[0]} with confidence={name}: {problem}.")
-        k, step = self.candidates, self.tokens_per_step
-        if isinstance(k, int) and isinstance(step, int) and 1 < k < step and not is_rule:
+        k, step = self.candidates, getattr(self.selection, "tokens", None)
+        if isinstance(k, int) and isinstance(step, int) and 1 < k < step:
             problem = "a step decodes at most its candidates"
             refuse(f"tokens_per_step={step} with candidates={k}", problem, f"candidates={step}")
         if self.confidence_noise and self.candidates == 1:
@@ -310,6 +311,13 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
         fix = "candidates=1, or a mdm or scdm model"
         refuse(f"candidates={k} {unsupported}", "it decodes the next token", fix)
+    is_next = not is_fixed or decoding.candidates is None  # a confidence would be ignored
+    if is_next and follows_order(method, decoding):
+        for name in ("confidence", "confidence_noise"):
+            if value := getattr(decoding, name):
+                setting = f"{name}={function_name(value) if callable(value) else value}"
+                fix = "a mdm or scdm model, without an order of positions"
+                refuse(setting, "the order decodes its next token", fix)
     reads_before = method.is_left_to_right and method.readout != "in_place"
     if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
         fix = "order=left_to_right, or a mdm or scdm model"

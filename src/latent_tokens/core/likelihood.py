@@ -17,11 +17,17 @@ from torch import Tensor, nn
 
 from latent_tokens.checks import refuse
 from latent_tokens.core.attention import agree, causal
-from latent_tokens.core.decoding import Count, check_latent_policy, check_num_latents, resolve_count
+from latent_tokens.core.decoding import (
+    Count,
+    check_count,
+    check_latent_policy,
+    check_num_latents,
+    resolve_count,
+)
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_token
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import block_of, check_blocks
+from latent_tokens.core.order import block_of, check_blocks, is_permutation
 from latent_tokens.core.policies import LatentPolicy, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Counts, PlannedStep, Streams
@@ -70,13 +76,15 @@ def score_tokens(
     check(method, order, num_known, lengths, latents, off_distribution)
     check_latent_policy(method, latent_policy)
     ends = lengths if ends is None else ends
+    rank = torch.arange(tokens.shape[1], device=tokens.device)
+    if ((tokens.gather(1, order) == net.mask_id) & (rank < ends[:, None])).any():
+        raise ValueError(f"token {net.mask_id} is MASK: tokens must be complete sequences")
     n = method.default_latents if latents is None else latents
     if fits_one_pass(method, n, tokens.shape[1]):
         return in_one_pass(net, method, tokens, order, num_known, ends)
     candidate_logits = candidate_logits or partial(target_logits, net, method)
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     is_argmax = torch.zeros_like(tokens, dtype=torch.bool)
-    rank = torch.arange(tokens.shape[1], device=tokens.device)
     streams = streams or Streams(0, torch.arange(len(tokens), device=tokens.device))
     for plan in scoring_steps(method, order, num_known, lengths, ends, n):
         host, step = plan.host, plan.on_device
@@ -197,6 +205,9 @@ def check(
     off_distribution: bool = False,
 ) -> None:
     """Raise ValueError if the method does not support the order, what is known, or the latent tokens."""
+    check_count("latents", latents, least=0)
+    if not is_permutation(order):
+        raise ValueError(f"order: must be a permutation of 0..{order.shape[1] - 1} for each row")
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
     known = torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None])
     method.check_known(known)

@@ -117,6 +117,8 @@ def start(
 
     Raises as `generate`.
     """
+    if tokens.dim() != 2:
+        raise ValueError(f"tokens {tuple(tokens.shape)}: must be (B, L). Use tokens[None] for one.")
     tokens = tokens.long()
     batch, length = tokens.shape
     everyone = torch.arange(batch, device=tokens.device)

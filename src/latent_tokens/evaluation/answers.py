@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from latent_tokens.checks import first_line, one_line
+from latent_tokens.checks import first_line, is_number, one_line
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.intervals import wilson
@@ -106,11 +106,16 @@ def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, 
         where = f"{path}, line {line_number}"
         try:
             entries = json.loads(line)
-            named: int | str = entries["problem"]
+            named: float | str = entries["problem"]
             answer: Answer = entries["answer"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{where}: must be JSON with problem and answer") from None
-        numbers = numbers_of[task.prompt(task.encode(named))] if isinstance(named, str) else [named]
+        numbers = [int(named)] if is_number(named) and float(named).is_integer() else []
+        if isinstance(named, str):
+            try:
+                numbers = numbers_of[task.prompt(task.encode(named))]
+            except ValueError as error:
+                raise ValueError(f"{where}: {first_line(error)}") from None
         if not numbers or numbers[-1] not in range(len(problems)):
             fix = f"Use a number below {len(problems)} or a prompt of --template."
             raise ValueError(

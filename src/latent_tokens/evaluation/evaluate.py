@@ -169,7 +169,7 @@ def evaluate(
             if scores is None:  # of text, on another rank than 0
                 continue
             row: Row = {
-                **row_settings(net.method, task, config, decoding),
+                **row_settings(net.method, task, config, decoding, functions),
                 **scores,
                 **costs,
                 **of_problems,
@@ -205,7 +205,8 @@ def checked_decodings(
     if order == "left_to_right" and not config.refresh:
         problem = "there is no random order to reshuffle"
         raise ValueError(f"refresh=False with order={order}: {problem}. Leave it out.")
-    check_policy(net.method, config, config.latents or ())
+    counts = [functions["latents"]] if "latents" in functions else config.latents or ()
+    check_policy(net.method, config, counts)
     check_once(net, net.method, task.length)
     decodings = [
         decoding_for(net.method, task, sampling, functions) for sampling in config.samplings

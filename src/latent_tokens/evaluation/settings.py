@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import astuple, fields, replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -16,17 +16,27 @@ from latent_tokens.configs import (
     block_in,
 )
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
-from latent_tokens.core.decoding import Count, Decoding, candidates_of, growing, is_off_distribution
+from latent_tokens.core.decoding import (
+    Count,
+    Decoding,
+    candidates_of,
+    follows_order,
+    growing,
+    is_off_distribution,
+    order_of,
+)
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
 from latent_tokens.core.policies import LatentPolicy, nearest, random
+from latent_tokens.core.selection import EntropyBound, Factor, FixedCount, Threshold
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Text, Zebra
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-SELECTIONS = ("threshold", "entropy_bound", "factor")
+RULES: dict[type, str] = {Threshold: "threshold", EntropyBound: "entropy_bound", Factor: "factor"}
+SELECTIONS = tuple(RULES.values())
 CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
 ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
 POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
@@ -101,6 +111,11 @@ def decoding_for(
     if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
     check_order(method, config, order, is_ruled)
+    if "confidence" in functions and not is_adaptive(order) and not is_ruled:
+        setting = f"confidence={function_name(functions['confidence'])} with order={order}"
+        refuse(
+            setting, "this order decodes its next token", "order=top_prob of a mdm or scdm model"
+        )
     check_candidates(method, config, order, is_ruled)
 
     # Add the defaults of the task.
@@ -109,7 +124,7 @@ def decoding_for(
         **{name: getattr(config, name) for name in names},
         "candidates": k,
         "order": schedule_of(order, method),
-        "confidence": CONFIDENCES.get(order),
+        "confidence": None if "order" in functions else CONFIDENCES.get(order),
         "confidence_noise": config.confidence_noise or 0,
     }
     for name in ("temperature", "top_p"):
@@ -211,8 +226,8 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
         return function_name(latents)
     if method.window is None:
         return latents
-    candidates = shown_candidates(method, decoding)
-    most = method.window - (candidates if isinstance(candidates, int) else 1)
+    sizes = (shown_candidates(method, decoding), getattr(decoding.selection, "tokens", 1))
+    most = method.window - max((size for size in sizes if isinstance(size, int)), default=1)
     return most if latents == "all" else min(latents, most)
 
 
@@ -226,32 +241,47 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     return method.window if candidates == "all" else min(candidates, method.window)
 
 
-def shown_order(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> str:
-    """Return the order that a row reports, which names the confidence too, or that of your own."""
-    if decoding.confidence not in (None, *CONFIDENCES.values()):
-        return function_name(decoding.confidence)
-    known = (None, method.order, *ORDERS.values())
-    if decoding.order in known or block_of(decoding.order) is not None:
-        return order_for(method, task, config)
-    return function_name(decoding.order)
+def shown_order(method: Method, decoding: Decoding) -> str:
+    """Return the order of a decoding with functions: that of positions, the confidence, or both."""
+    order = order_of(method, decoding)
+    block = block_of(order)
+    names = [f"blockwise:{block}"] if block is not None else []
+    if follows_order(method, decoding):
+        names = [function_name(order)]
+    if decoding.confidence is not None:
+        names.append(function_name(decoding.confidence))
+    if names:
+        return " ".join(names)
+    is_uniform = shown_candidates(method, decoding) == 1
+    return "uniform" if is_uniform else function_name(decoding.ranking)
 
 
-def row_settings(method: Method, task: Language, config: SamplingConfig, decoding: Decoding) -> Row:
-    """Return the settings that a row was decoded with."""
+def row_settings(
+    method: Method,
+    task: Language,
+    config: SamplingConfig,
+    decoding: Decoding,
+    functions: Mapping[str, Any] = NONE,
+) -> Row:
+    """Return the settings that a row was decoded with. `functions` are as for `decoding_for`."""
+    is_named = functions.keys().isdisjoint(("order", "confidence", "select"))
+    order = order_for(method, task, config) if is_named else shown_order(method, decoding)
     settings = Row(
         task=task.name,
         method=name_of(method),
-        order=shown_order(method, task, config, decoding),
+        order=order,
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    size = decoding.tokens_per_step
+    size = getattr(decoding.selection, "tokens", decoding.tokens_per_step)
     if size not in (None, 1):
         settings["tokens_per_step"] = function_name(size) if callable(size) else size
-    values = {name: getattr(decoding, name) for name in SELECTIONS}
-    settings |= cast(Row, {name: value for name, value in values.items() if value is not None})
-    if decoding.select is not None:
-        settings["select"] = function_name(decoding.select)
+    rule = decoding.selection
+    if isinstance(rule, Threshold | EntropyBound | Factor):
+        (value,) = astuple(rule)
+        settings |= cast(Row, {RULES[type(rule)]: value})
+    elif not isinstance(rule, FixedCount):
+        settings["select"] = function_name(rule)
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise
     if is_off_distribution(method, decoding.latents):

@@ -71,8 +71,8 @@ def log_likelihood(
             drawn.
 
     Raises:
-        ValueError: a left-to-right method gets another order, or a method latent tokens that it
-            does not support.
+        ValueError: the order is no permutation or not one of the method, a token is MASK, or the
+            method does not support the latent tokens.
 
     Example:
         >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))

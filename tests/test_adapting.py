@@ -65,7 +65,7 @@ def whole(data, bases, tmp_path_factory):
 
 
 def config_of(out, data, start, method="esolm", **changes):
-    settings = {"size": None, "num_train": None, "num_validation": 1_000, "warmup": 1, "lr": 1e-2}
+    settings = {"size": None, "warmup": 1, "lr": 1e-2}
     settings |= {"steps": 6, "batch_size": 4, "evaluate_every": 3, "save_every": 2}
     return tiny_run(out, method, "text", data=data, start=start, **{**settings, **changes})
 
@@ -158,7 +158,7 @@ REFUSED = [  # the base, changes of the config, and what the error names
     ("nowhere", {}, "not found"),
     ("small", {}, "net.vocab_size=100: must be at least 257 for text"),
     ("other", {}, "has another tokenizer"),
-    (None, {"mask": 5}, "mask=5: is for a model of transformers. Name one with start=FOLDER"),
+    (None, {"mask": 0}, "mask=0: is for a model of transformers. Name one with start=FOLDER"),
 ]
 
 

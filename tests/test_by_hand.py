@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from torch import nn
 
 import latent_tokens as lt
+from latent_tokens import processes
 from latent_tokens.checkpoints.layouts import common_dtype
 from latent_tokens.core.attention import (
     attends_earlier,
@@ -434,6 +436,15 @@ def test_validation_loss_is_a_mean_over_examples(tmp_path):
     rows = read_lines(run / "metrics.jsonl")
     values = [row["validation_loss"] for row in rows if "validation_loss" in row]
     assert values == [pytest.approx(math.log(4), abs=1e-6)]
+
+
+def test_settings_of_a_launcher_do_not_change_the_gradient(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    AcceleratorState._reset_state(reset_partial_state=True)
+    accelerator = processes.join()
+    assert (accelerator.mixed_precision, accelerator.gradient_accumulation_steps) == ("no", 1)
+    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def test_every_rank_draws_its_own_dropout(monkeypatch):

@@ -179,6 +179,8 @@ REFUSED = [
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
     ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),
+    ("data sudoku-6-puzzle --source a --clues 20", "--clues 20: is for generated puzzles, and a has"),
+    ("train sudoku-4 scdm --lora-targets all", "--lora-targets all: is for an adapter. Add --lora 16"),
     ("data text --source a --apart-from a b", "--apart-from a b: text has no such setting"),
     ("evaluate {arm} --candidates 8 --order top_prob", "--order top_prob is not supported by arm"),
     ("evaluate {scdm} --out {scdm}/config.json/out", "config.json is a file. Choose another directory"),

@@ -120,6 +120,12 @@ def test_another_data_set_can_be_kept_out(tmp_path):
     assert not held & {key for examples in after.values() for key in boards.keys(examples).tolist()}
     with refused("boards: contains sudoku-6, which has no puzzle in common with zebra-3"):
         made(tmp_path, "zebra-3", "other", apart_from=(everything,))
+    zebra, puzzles = load_data(made(tmp_path, "zebra-3", "zebra"))
+    compact, others = load_data(
+        made(tmp_path, "zebra-compact-3", "compact", apart_from=(tmp_path / "zebra",))
+    )
+    assert manifest_of(tmp_path / "compact")["repeated"]
+    assert not {*zebra.keys(puzzles["train"]).tolist()} & {*compact.keys(others["train"]).tolist()}
 
 
 def test_a_file_of_others_becomes_a_data_set(tmp_path):

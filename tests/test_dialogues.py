@@ -19,7 +19,7 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.tasks.text.task import with_first_given
 
 LENGTH = 16
-FEW = {"steps": 1, "num_train": None, "num_validation": 1_000}
+FEW = {"steps": 1}
 VOCAB = ["<s>", "</s>", "<user>", "<bot>", *"0123456789+= "]
 TEMPLATE = (
     "{# sums #}\n{{ bos_token }}{% for message in messages %}\n"

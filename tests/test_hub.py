@@ -202,7 +202,7 @@ def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n\n".join(map(words.format, range(600))))
     source = {"source": str(tmp_path / "text.txt"), "length": 16, "tokenizer": "bpe:300"}
     data = make_data(DataConfig("text", tmp_path / "data", **source))
-    few = {"steps": 1, "num_train": None, "num_validation": 1_000}
+    few = {"steps": 1}
     run = fit(tiny_run(tmp_path / "run", task="text", data=data, **few))
     assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
     assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0

@@ -168,6 +168,7 @@ REFUSED = [  # a command, and its answer
     ("train MODULE:number scdm", "is not a task. Inherit from latent_tokens.TaskBase"),
     ("train MODULE:Half scdm", "is not a task. Inherit from latent_tokens.TaskBase"),
     ("train MODULEx:Pairs scdm", "neither in the current directory nor installed"),
+    ("train MODULEx.inner:Pairs scdm", "neither in the current directory nor installed"),
     ("train MODULE: scdm", "is not of the form module:Name"),
     ("train MODULE:Pairs MODULE:number", "has the type int. Name a Method"),
     ("train broken:Pairs scdm", "(ZeroDivisionError: division by zero, in broken.py, line 1)"),

@@ -71,6 +71,9 @@ def test_own_network_resumes_with_equal_weights(whole, tmp_path):
     resumed = fit(replace(config, resume="yes"), net=tied(seed=1))
     assert checkpoints(resumed) == checkpoints(whole)
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    with refused("of another network (embedding.weight is (5, 8), and (5, 4) in Tied). Use its network"):
+        fit(replace(config, resume="yes"), net=tied(width=4))
+    assert checkpoints(resumed) == checkpoints(whole)
 
 
 def test_own_network_resumes_from_its_initial_weights(tmp_path):
@@ -128,6 +131,7 @@ REFUSED = [  # the network, changes of the config, and what the error names
     (lambda: tied().requires_grad_(False), {}, "net=Tied: no parameter requires a gradient"),
     (lambda: of_vocabulary(5), {}, "net.vocab_size=5: must be 4 for sudoku-4"),
     (tied, {"size": "tiny"}, "net=Tied: size=tiny is for a network that is built. Leave size out"),
+    (tied, {"mask": 0}, "net=Tied: mask=0 is for a network that is built. Leave mask out"),
     (tied, {"compile": True}, "net=Tied: compile=True is for a Transformer"),
     (tied, {"out": None}, "net=Tied: out=None has no default name for it"),
     (tied, {"lora": 2}, "net=Tied: lora=2 needs the directory of its base"),

@@ -1,10 +1,14 @@
 """A task of a user: four members are enough for every function and command with a task."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from helpers.refusals import refused
 from latent_tokens import (
+    DataConfig,
     Decoding,
     EvalConfig,
     Examples,
@@ -16,6 +20,7 @@ from latent_tokens import (
     evaluate,
     fit,
     from_pretrained,
+    make_data,
 )
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
@@ -106,7 +111,9 @@ def test_verify_that_returns_no_list_is_refused(answer):
 
 
 def config_of(out, **changes):
-    settings = {"size": "pico", "steps": 1, "num_validation": 2, "threads": 1, **changes}
+    settings = {"size": "pico", "steps": 1, "threads": 1, **changes}
+    if "data" not in changes:
+        settings["num_validation"] = 2
     return TrainConfig("mine", "scdm", out / "run", **settings)
 
 
@@ -144,6 +151,18 @@ def test_task_of_four_members_trains_and_is_evaluated(tmp_path):
     samples = Model(net, net.method, TASK, tmp_path).generate("bcddc.", num_samples=32, temperature=9.0)
     assert samples.valid.any()
     assert samples.valid.tolist() == [text == "bcddcb" for text in samples.text]
+
+
+def test_task_is_the_same_under_another_name_of_its_module(tmp_path):
+    """As if a command had imported what is now the main script."""
+    counts = {"num_train": 8, "num_validation": 2, "num_test": 2, "processes": 1}
+    config = DataConfig("own:Task", tmp_path / "data", **counts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("latent_tokens.tasks.load_plugin", lambda kind, name: TASK)
+        make_data(config)
+    other = type("Palindrome", (Palindrome,), {"__module__": "__main__"})()
+    run = fit(config_of(tmp_path, data=config.folder), task=TASK)
+    assert fit(config_of(tmp_path, data=config.folder, resume="auto"), task=other) == run
 
 
 def test_task_without_validation_examples_is_refused(tmp_path):
@@ -209,7 +228,13 @@ def test_task_that_is_no_complete_object_is_refused(tmp_path):
         generate = Palindrome.generate
         verify = Palindrome.verify
 
+    @dataclass(frozen=True)
+    class Stored(Palindrome):
+        folder: Path = tmp_path
+
     with refused("task=Short: lacks length or vocab. Set it in the class"):
         fit(config_of(tmp_path), task=Short())
+    with refused("task=Stored: ", "Path is not JSON serializable. Fields must be texts"):
+        fit(config_of(tmp_path), task=Stored())
     with refused("task=Palindrome: is a class. Use Palindrome()"):
         dataset(Palindrome, "train", 4)

@@ -13,7 +13,7 @@ import pytest
 from helpers.refusals import refused
 from helpers.runs import rows, tiny_run
 from latent_tokens.cli import main
-from latent_tokens.storage import append_line, atomic_directory, read_lines, write_atomic
+from latent_tokens.storage import append_line, atomic_directory, read_lines, readable, write_atomic
 from latent_tokens.training.loop import fit
 from latent_tokens.training.run import LOCK, LockedError, locked
 
@@ -30,6 +30,13 @@ def test_append_line_replaces_a_cut_off_last_line(tmp_path):
     path.write_text('{"step": 1}\n{"step": 2}')  # a complete row
     append_line(path, {"step": 3})
     assert [row["step"] for row in read_lines(path)] == [1, 2, 3]
+
+
+def test_a_source_that_cannot_be_read_is_named(tmp_path):
+    source = tmp_path / "a.txt"
+    named = refused("a.txt: cannot be read (No such file")
+    with named, atomic_directory(tmp_path / "out"), readable(source):
+        source.read_text()
 
 
 def test_a_full_disk_keeps_existing_files(tmp_path):

@@ -1,5 +1,6 @@
 """Training learns, is reproducible, and can be interrupted at any step without loss."""
 
+import errno
 import json
 import math
 import os
@@ -7,6 +8,7 @@ import shutil
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -163,6 +165,7 @@ def test_data_that_change_during_training_are_never_saved(tmp_path):
     content = tokens.read_bytes()
 
     def change(stage, step):
+        (data / "notes.txt").write_text("no file of the data set")
         if (stage, step) == ("done", 4):
             time.sleep(0.01)  # a clock of files may advance in steps of 4 ms
             flip(tokens, -1)
@@ -173,7 +176,36 @@ def test_data_that_change_during_training_are_never_saved(tmp_path):
     with refused("train does not match the checksum in its manifest"):
         fit(replace(config, resume="auto"))
     tokens.write_bytes(content)
-    check_equal(fit(replace(config, resume="auto")), fit(replace(config, out=tmp_path / "whole")))
+    moved = data.rename(tmp_path / "moved")
+    resumed = fit(replace(config, resume="auto", data=moved))
+    assert checkpoints(resumed) == checkpoints(fit(replace(config, data=moved, out=tmp_path / "whole")))
+    with refused("num_train=7 with data=", "the data set has its own examples"):
+        fit(tiny_run(tmp_path / "other", data=moved, num_train=7))
+
+
+def test_error_of_a_disk_or_of_memory_is_not_taken_for_a_corrupt_file(whole, tmp_path, monkeypatch):
+    config = tiny_run(shutil.copytree(whole, tmp_path / "run"), resume="auto")
+    latest = saved_states(config.folder)[0]
+    read_bytes = Path.read_bytes
+
+    def read(path):
+        if path == latest:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read_bytes(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", read)
+        with pytest.raises(OSError, match="Stale"):
+            fit(config)
+    assert checkpoints(config.folder) == checkpoints(whole)
+
+    def too_large(*arguments):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("latent_tokens.training.network.untrained", too_large)
+    for name in ("run", "new"):
+        with pytest.raises(torch.OutOfMemoryError):
+            fit(tiny_run(tmp_path / name, resume="auto"))
 
 
 def test_checkpoint_of_another_network_is_named(whole, tmp_path):

@@ -309,6 +309,10 @@ class DataConfig(Config):
             if getattr(self, name) and not self.from_file:
                 reason = "is for puzzles of a file. Name the file: source=FILE"
                 raise ValueError(f"{name}={getattr(self, name)}: {reason}.")
+        for name in ("clues", "guessing"):
+            if getattr(self, name) is not None and self.from_file and self.task != "text":
+                reason = f"is for generated puzzles, and {self.source} has its own. Leave it out"
+                raise ValueError(f"{name}={getattr(self, name)}: {reason}.")
 
     @property
     def folder(self) -> Path:
@@ -461,6 +465,8 @@ class TrainConfig(Config):
         if self.first is not None and not 0 < self.first_steps < self.steps:
             must = f"must be METHOD:STEPS, with 1 to {self.steps - 1} steps of steps={self.steps}"
             raise ValueError(f"first={self.first}: {must}.")
+        if self.lora_targets is not None and self.lora is None:
+            raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add lora=16.")
         fsdp = "parallel=fsdp" if self.parallel == "fsdp" else ""
         for name, other in (
             ("lora", fsdp),

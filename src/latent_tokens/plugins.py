@@ -62,6 +62,7 @@ def imported(kind: Kind, name: str, module_name: str) -> ModuleType:
         last = extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {first_line(error)}"
         fault = f"in {Path(last.filename).name}, line {last.lineno}"
-        if getattr(error, "name", None) == module_name:
+        missing = str(getattr(error, "name", None))
+        if f"{module_name}.".startswith(f"{missing}."):
             fault = "neither in the current directory nor installed"
         raise ValueError(f"{kind}={name}: cannot be imported ({problem}, {fault}).") from error

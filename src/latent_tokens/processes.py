@@ -29,11 +29,17 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     """
     import torch
     from accelerate import Accelerator
+    from accelerate.utils import GradientAccumulationPlugin
 
     # Without an accelerator, Accelerate leaves the processes separate unless it is told to use the
-    # CPU.
-    on_cpu = not torch.accelerator.is_available()
-    return Accelerator(cpu=on_cpu, log_with=tracker, project_dir=folder)
+    # CPU. Precision and accumulation are of the run, not of the variables that a launcher sets.
+    return Accelerator(
+        cpu=not torch.accelerator.is_available(),
+        mixed_precision="no",
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=1),
+        log_with=tracker,
+        project_dir=folder,
+    )
 
 
 def fastest_device() -> torch.device:

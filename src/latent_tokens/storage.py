@@ -156,6 +156,20 @@ def hint_for(error: OSError) -> str:
     return "See that the directory is there and can be written"
 
 
+@contextmanager
+def readable(source: Path) -> Iterator[None]:
+    """Raise ValueError instead of OSError in the block, so that it is not taken for a failed write.
+
+    Example:
+        with readable(path):
+            text = path.read_text()
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{source}: cannot be read ({error.strerror or error})") from None
+
+
 def append_line(path: Path, row: Mapping[str, object]) -> None:
     """Append one row to a .jsonl file, and flush it to the disk.
 

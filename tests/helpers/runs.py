@@ -21,7 +21,9 @@ TINY = {
 
 def tiny_run(out, method="scdm", task="sudoku-4", **changes):
     """Return the config of a run that takes a second."""
-    return TrainConfig(task, method, out, **{**TINY, **changes})
+    of_data = {"num_train", "num_validation"} if changes.get("data") else set()
+    settings = {name: value for name, value in TINY.items() if name not in of_data}
+    return TrainConfig(task, method, out, **{**settings, **changes})
 
 
 def stop_at(step, stage="done"):

@@ -71,13 +71,6 @@ def configs_of(command: Train) -> list[TrainConfig]:
         ValueError: two runs would be the same or have one directory, or a launcher started several
             processes.
     """
-    for name in ("num_train", "num_validation"):
-        value = getattr(command, name)
-        if command.data is not None and value != getattr(TrainConfig, name):
-            raise ValueError(
-                f"{name}={value} with data={command.data}: the data set has its own examples. "
-                "Leave one of the two out."
-            )
     sizes = command.size or (DEFAULT_SHAPE["size"] if command.start is None else None,)
     several = {"size": sizes, "seed": command.seed}
     several = {name: each for name, each in several.items() if len(each) > 1}

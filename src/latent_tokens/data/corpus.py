@@ -15,7 +15,7 @@ import numpy as np
 from latent_tokens.checks import check_package, first_line, in_message
 from latent_tokens.configs import DataConfig, Split
 from latent_tokens.data.loading import type_entry
-from latent_tokens.storage import Json, sha256_of, write_atomic
+from latent_tokens.storage import Json, readable, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
 from latent_tokens.tasks.text.tokenizer import FILE, Ids, Learned, learn_bpe, read_tokenizer
@@ -99,6 +99,8 @@ def check_text_config(config: DataConfig) -> None:
     if not config.from_file or source.suffix.lower() in TABLES:
         fix = 'Name a text file, a directory of them, or a .jsonl of lines like {"text": ...}.'
         raise ValueError(f"source={config.source}: text is read from a file without columns. {fix}")
+    if config.num_train == 0:
+        raise ValueError("num_train=0: text has sequences to train on. Use 1 or more.")
     if config.field is not None and not has_fields(source):
         raise ValueError(f"field={config.field}: {source} has no fields. Leave it out.")
 
@@ -181,12 +183,14 @@ def rows_of(source: Path) -> Iterator[dict[str, object]]:
 
 def json_lines(file: Path) -> Iterator[dict[str, object]]:
     """Yield the object of each line that is not blank. Raise ValueError naming a line without one."""
-    with file.open("rb") as lines:
+    with readable(file), file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
+                if rb"\u" in line:  # half of a surrogate pair cannot be encoded
+                    json.dumps(row, ensure_ascii=False).encode()
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{file}, line {number}: not JSON ({first_line(error)})") from None
             if not isinstance(row, dict):
@@ -206,10 +210,10 @@ def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
         else:
             rows = datasets.load_from_disk(name)
             rows = rows["train"] if isinstance(rows, datasets.DatasetDict) else rows
+        yield from rows
     except Exception as error:  # a file, a hub or a network can fail in any way
         problem = f"no data set that can be read ({first_line(error)})"
         raise ValueError(f"source={name}: {problem}") from None
-    yield from rows
 
 
 def text_of(file: Path) -> str:
@@ -219,7 +223,7 @@ def text_of(file: Path) -> str:
 
 def blocks_of(file: Path) -> Iterator[str]:
     """Yield a text file in parts. Raise ValueError if it is not UTF-8."""
-    with file.open(encoding="utf-8-sig") as content:
+    with readable(file), file.open(encoding="utf-8-sig") as content:
         try:
             while block := content.read(BLOCK):
                 yield block

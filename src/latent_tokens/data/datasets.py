@@ -26,12 +26,14 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import (
     SPLITS,
+    CompactZebra,
     Examples,
     Solvable,
     Sudoku,
     SudokuPuzzle,
     Task,
     Text,
+    Zebra,
     configured,
     description,
 )
@@ -198,6 +200,8 @@ def puzzles_of(task: Task) -> tuple[object, ...]:
     """Return a value that is equal for two tasks that can have a puzzle in common."""
     if isinstance(task, Sudoku | SudokuPuzzle):
         return (task.grid,)
+    if isinstance(task, Zebra | CompactZebra):
+        return (Zebra,)
     return type(task), getattr(task, "numbers", None)
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from latent_tokens.configs import Split
-from latent_tokens.storage import Json, json_bytes, read_description, sha256_of
-from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, description
+from latent_tokens.storage import Json, read_description, sha256_of
+from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, is_described
 from latent_tokens.tasks.examples import smallest_type
 
 CHUNK = 10_000  # examples that are hashed at a time
@@ -49,7 +49,7 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     splits = manifest["splits"]
     try:
-        is_same = task is not None and json_bytes(description(task)) == json_bytes(manifest["task"])
+        is_same = task is not None and is_described(task, manifest["task"])
         if task is None or isinstance(task, Text) or not is_same:
             task = described(manifest["task"], folder)
         if not all(isinstance(entry, dict) for entry in [splits, *dict(splits).values()]):
@@ -131,9 +131,8 @@ def change_detector(data: Path | None) -> Callable[[], bool]:
     """
 
     def snapshot() -> list[tuple[str, int, int, int]]:
-        stats = (
-            [] if data is None else [(file.name, file.stat()) for file in sorted(data.glob("*"))]
-        )
+        files = [] if data is None else [*data.glob("*.npy"), *data.glob("*.j*")]  # .json, .jinja
+        stats = [(file.name, file.stat()) for file in sorted(files)]
         return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats]
 
     before = snapshot()

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from latent_tokens.checks import LONGEST_LABEL, Registry, check_choice, one_line
+from latent_tokens.checks import LONGEST_LABEL, Registry, check_choice, first_line, one_line
 from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks.base import (
@@ -82,6 +82,7 @@ def task_named(name: str) -> Language:
         task = task() if isinstance(task, type) else task
         if not isinstance(task, Task):
             raise ValueError(f"task={name}: is not a task. Inherit from latent_tokens.TaskBase.")
+        check_instance(task)
         return task
     check_choice("task", name, (*TASKS, *installed("task"), Text.name, "module:Name"))
     return Text() if name == Text.name else TASKS[name]
@@ -101,6 +102,11 @@ def check_instance(task: Language) -> None:
         raise ValueError(f"task={task.__name__}: is a class. Use {task.__name__}().")
     if isinstance(task, TaskBase) and not (hasattr(task, "length") and hasattr(task, "vocab_size")):
         raise ValueError(f"task={task.name}: lacks length or vocab. Set it in the class.")
+    try:
+        json_bytes(description(task))
+    except TypeError as error:
+        fix = "Fields must be texts, numbers or tuples of them"
+        raise ValueError(f"task={task.name}: {first_line(error)}. {fix}.") from None
 
 
 def description(task: Language) -> dict[str, Json]:
@@ -123,6 +129,12 @@ def differing_settings(task: Language, entries: Mapping[str, Json]) -> dict[str,
     own: dict[str, Json] = json.loads(json_bytes(description(task)))
     names = sorted(own.keys() & entries.keys() - {"module"})
     return {name: (own[name], entries[name]) for name in names if own[name] != entries[name]}
+
+
+def is_described(task: Language, entries: Mapping[str, Json]) -> bool:
+    """Return whether a task is that of a description. Its module may have been imported by another name."""
+    own = json.loads(json_bytes(description(task)))
+    return bool({**own, "module": None} == {**entries, "module": None})
 
 
 def signature(task: Language) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import first_line
+from latent_tokens.storage import readable
 from latent_tokens.tasks.base import Task
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.examples import Examples, joined
@@ -83,7 +84,8 @@ def read_source(
 def lines_of(path: Path) -> Records:
     """Yield the lines of a text file that are not blank."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with readable(path):
+            text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not text in UTF-8 (byte {error.start})") from None
     for number, line in enumerate(text.splitlines(), start=1):

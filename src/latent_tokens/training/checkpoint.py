@@ -23,7 +23,12 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.files import weights_bytes, without_sharing
+from latent_tokens.checkpoints.files import (
+    check_equal_shapes,
+    shapes,
+    weights_bytes,
+    without_sharing,
+)
 from latent_tokens.checks import first_line
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, restore_files, short_hash, write_atomic
@@ -152,18 +157,20 @@ def load_state(
     """Load the latest checkpoint of a run into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so. Return the rest of it,
-    or a new state if there is none yet. Raise ValueError if every checkpoint is corrupt.
+    or a new state if there is none yet. Raise ValueError if every checkpoint is corrupt, or one is
+    of another network, and OSError if one cannot be read.
     """
     problems: list[str] = []
     for path in saved_states(folder):
         try:
             state, parts = read_state(path)
-            load_optimizer(net, optimizer, parts["optimizer"])
-            net.load_state_dict(shard_all(parts["net"], net.state_dict()))
-            ema.load_state_dict(shard_all(parts["ema"], ema.state_dict()))
-        except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
             problems.append(f"{path}: corrupt ({first_line(error)})")
             continue
+        check_equal_shapes(shapes(parts["net"]), net, path)
+        load_optimizer(net, optimizer, parts["optimizer"])
+        net.load_state_dict(shard_all(parts["net"], net.state_dict()))
+        ema.load_state_dict(shard_all(parts["ema"], ema.state_dict()))
         for problem in problems:
             note = f"{problem}. The previous checkpoint is used instead."
             CONSOLE.print(note, highlight=False, soft_wrap=True)
@@ -182,18 +189,15 @@ def load_state(
 def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
     """Return a checkpoint's state, and its tensors by part and name. Raise ValueError if it is corrupt."""
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
-    try:
-        content = path.read_bytes()
-        if short_hash(content, DIGITS) not in path.name:
-            raise ValueError("its bytes are not those that were written")
-        with safe_open(path, "pt") as file:
-            header = json.loads(file.metadata()["state"])
-        for key, tensor in load(content).items():
-            part, _, name = key.partition(".")
-            parts[part][name] = tensor
-        return State(**header, weights=parts["best"]), parts
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
-        raise ValueError(first_line(error)) from None
+    content = path.read_bytes()
+    if short_hash(content, DIGITS) not in path.name:
+        raise ValueError("its bytes are not those that were written")
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["state"])
+    for key, tensor in load(content).items():
+        part, _, name = key.partition(".")
+        parts[part][name] = tensor
+    return State(**header, weights=parts["best"]), parts
 
 
 def discard_after(folder: Path, step: int, keep: int) -> None:

@@ -136,6 +136,8 @@ def build_network(
             return config, untrained(config, task, method)
         source = started_from(config.start, task) if resumed is None else build(resumed)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        if resumed is None or isinstance(error, torch.OutOfMemoryError):
+            raise
         file = config.folder / "config.json"
         raise ValueError(f"{file}: corrupt ({first_line(error)}). {RESTORE_HINT}") from None
     net = Transformer(
@@ -151,7 +153,7 @@ def check_unset(config: TrainConfig, names: tuple[str, ...], problem: str) -> No
     """Raise ValueError with the first setting that is set, and the problem that it is."""
     for name in names:
         value = getattr(config, name)
-        if value not in (None, 0):
+        if value or (name == "mask" and value is not None):  # 0 is an id
             raise ValueError(f"{name}={value}: {problem}")
 
 
@@ -319,7 +321,7 @@ def untrainable(
         return "has no weights to train. Make it a torch.nn.Module."
     for name in (*OF_TRANSFORMER, "mask"):
         value = getattr(config, name)
-        if value not in (None, 0, DEFAULT_SHAPE.get(name)):
+        if value not in (None, DEFAULT_SHAPE.get(name)) and (value or name == "mask"):
             return f"{name}={value} is for a network that is built. Leave {name} out."
     weights = dict(inner.named_parameters())
     trained = {name: weight.dtype for name, weight in weights.items() if weight.requires_grad}

@@ -43,7 +43,7 @@ from latent_tokens.storage import (
     read_description,
     write_atomic,
 )
-from latent_tokens.tasks import Examples, Language, Text, description, task_named
+from latent_tokens.tasks import Examples, Language, Text, description, is_described, task_named
 from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
 from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.network import (
@@ -78,6 +78,11 @@ def setup(
     method = method_of(config, method)
     first = first_method(config, method)
     wanted = task_named(config.task) if task is None else task
+    for name in ("num_train", "num_validation"):
+        value = getattr(config, name)
+        if config.data is not None and value != getattr(TrainConfig, name):
+            problem = "the data set has its own examples. Leave one of the two out"
+            raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
     config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
     requested = config.precision
@@ -97,7 +102,7 @@ def setup(
         contents["start"] = describe_start(config, net)
     files = task.files() if isinstance(task, Text) else {}
     task_files = {folder / name: content for name, content in files.items()}
-    check_or_write(folder, started, contents, task_files)
+    check_or_write(folder, started, contents, task, task_files)
 
     # Load the latest checkpoint. All ranks read theirs before files of later steps are removed.
     ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
@@ -228,6 +233,8 @@ def resume_config(
             fix = f"Use steps={stored['steps']} or more"
             raise ValueError(f"steps={config.steps}: {problem}. {fix}.")
         del values["steps"]
+    if config.data is not None and stored.get("data") is not None:
+        del values["data"]  # a data set may have moved: its checksums are compared
     if config.lora is not None and config.start is not None:
         del values["start"]  # the base of an adapter may have moved: its weights are compared
     check_same(config.folder, stored, values)
@@ -286,6 +293,7 @@ def check_or_write(
     folder: Path,
     started: dict[str, Any] | None,
     contents: dict[str, Any],
+    task: Language,
     task_files: dict[Path, bytes],
 ) -> None:
     """Compare config.json of the run to resume with what it would be now, or write it on rank 0.
@@ -296,7 +304,10 @@ def check_or_write(
     if started is not None:
         check_same(folder, started.get("data_sha256"), contents["data_sha256"])
         check_same(folder, started.get("model"), contents["model"])
-        check_same(folder, started, {name: contents[name] for name in ("method", "task")})
+        check_same(folder, started, {"method": contents["method"]})
+        stored = started.get("task")
+        if not (isinstance(stored, dict) and is_described(task, stored)):
+            check_same(folder, started, {"task": contents["task"]})
         # A run without a checkpoint also starts from the same weights.
         check_same(folder, started.get("start", {}), contents.get("start", {}))
     elif processes.is_main():

@@ -281,8 +281,11 @@ def test_laboratory_shows_the_decodes_of_the_package(opened, page_file, six):
 
 
 def test_own_puzzle_is_typed_decoded_and_refused(opened, page_file):
-    page = opened(f"{page_file}#lab")
+    page = opened(f"{page_file}#lab?puzzle=12345")
     verdicts(page)
+    assert "puzzle of 5 characters: 6x6 has 36" in text(page, "#lab-fault")
+    page.goto(f"{page_file}#lab?model=sudoku-9-none")
+    reads(page, "#lab-fault", "model=sudoku-9-none: is not in this page")
     page.locator("#puzzle").fill("12")
     press(page, "Use")
     assert "puzzle of 2 characters: 6x6 has 36" in text(page, "#lab-fault")
@@ -301,7 +304,7 @@ def test_own_puzzle_is_typed_decoded_and_refused(opened, page_file):
 
 
 def test_other_models_and_hostile_names_are_in_the_laboratory(opened, six, tmp_path):
-    """A name is text on the page. The n of mdm is fixed, and the board of a model has its size."""
+    """A name is text on the page. The n of mdm is fixed. A model has its own board and default k."""
     four = str(fit(tiny_run(tmp_path / "four", steps=1)))
     mdm = model("sudoku-6-mdm")
     models = [LoadedModel(HOSTILE, six.net, six.task), mdm, model(four)]
@@ -314,9 +317,14 @@ def test_other_models_and_hostile_names_are_in_the_laboratory(opened, six, tmp_p
     page.get_by_label("Off-distribution").check()
     page.locator("#lane-a .n").fill("3")
     until(page, "location.hash.includes('off=1')")
+    assert "k = 4" in text(page, "#lane-b .setting")
+    cell(page, "#lane-b", 30).click()
+    assert "row 6 column 1" in text(page, "#lane-b .bars-title")
     page.locator("#lane-b .model").select_option(four)
     until(page, "document.querySelectorAll('#lane-a .cell').length === 16")
     verdicts(page)
+    until(page, "document.querySelector('#lane-b .setting').textContent.includes('k = 8')")
+    assert text(page, "#lane-b .bars-title") == ""
     fits(page)
 
 

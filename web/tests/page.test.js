@@ -13,6 +13,7 @@ test("a puzzle with one solution has that, and no other has one", () => {
   assert.equal(onlySolution(readPuzzle(`12345.${".....6"}${".".repeat(24)}`, 6), 6), null);
   assert.equal(onlySolution(Array(36).fill(null), 6), null);
   assert.equal(onlySolution(Array(81).fill(null), 9), null);
+  assert.equal(onlySolution(Array(36 ** 2).fill(0), 36), null);
 });
 
 test("a puzzle is read as it is written", () => {

@@ -75,7 +75,7 @@ export class Lab {
     const orders = Object.entries(ORDER_NAMES);
     offer(/** @type {HTMLSelectElement} */ (this.setting("order")), [["", "the model's own"], ...orders]);
     const counts = ["", "1", "2", "4", "8", "16", "all", "growing"];
-    const options = counts.map((k) => /** @type {const} */ ([k, k || "as measured"]));
+    const options = counts.map((k) => /** @type {const} */ ([k, k || "the default"]));
     offer(/** @type {HTMLSelectElement} */ (this.setting("k")), options);
     for (const name of SETTINGS) this.setting(name).addEventListener("change", () => this.decode());
     for (const box of [this.refresh, this.off]) box.addEventListener("change", () => this.decode());
@@ -125,6 +125,7 @@ export class Lab {
    * @param {Record<string, string>} entries
    */
   restore(entries) {
+    write($("#lab-fault"), "");
     const models = (entries.model ?? this.entries[0].name).split(",");
     const n = (entries.n ?? "0,all").split(",");
     this.lanes.forEach((lane, i) => {
@@ -153,6 +154,8 @@ export class Lab {
       this.fault(error);
       this.setPuzzle(readPuzzle(examples[0].puzzle, this.side));
     }
+    const unknown = models.find((model) => !this.entries.some(({ name }) => name === model));
+    if (unknown !== undefined) this.fault(`model=${unknown}: is not in this page. Choose another model.`);
     this.player.at = 0;
     this.player.most = 0;
     if (entries.step) this.firstStep = Number(entries.step);
@@ -177,6 +180,7 @@ export class Lab {
 
   /** @param {readonly (number | null)[]} tokens */
   setPuzzle(tokens) {
+    if (tokens.length !== this.tokens.length) this.chosen = -1;
     this.tokens = tokens;
     const text = writePuzzle([...tokens]);
     this.puzzle.value = text;
@@ -208,19 +212,23 @@ export class Lab {
   /**
    * Decode the puzzle with both settings.
    *
-   * @param {boolean} [isNew] whether the address follows
+   * @param {boolean} [isNew] whether the address follows. If not, the fault of the address stays.
    */
   decode(isNew = true) {
-    write($("#lab-fault"), "");
+    if (isNew) write($("#lab-fault"), "");
     const isSingle = $("#lab").classList.contains("single");
     for (const lane of isSingle ? this.lanes.slice(0, 1) : this.lanes) lane.decode();
     if (isNew) history.replaceState(null, "", this.address);
   }
 
-  /** The settings of a request that both lanes have. */
-  get request() {
+  /**
+   * Return the settings of a request that do not differ between lanes. The default k is the model's.
+   *
+   * @param {Lane} lane
+   */
+  requestOf(lane) {
     const numberOf = (/** @type {SettingName} */ name) => Number(this.setting(name).value);
-    const k = this.setting("k").value || String(this.entries[0].candidates);
+    const k = this.setting("k").value || String(this.entryOf(lane).candidates);
     return {
       tokens: [...this.tokens],
       candidates: /^\d+$/.test(k) ? Number(k) : /** @type {"all" | "growing"} */ (k),

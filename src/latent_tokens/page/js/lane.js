@@ -82,7 +82,7 @@ export class Lane {
     this.drawDial();
     const n = this.latents === "all" ? "all" : Number(this.latents);
     const latents = this.isFree ? /** @type {number | "all"} */ (n) : null;
-    const request = { ...this.lab.request, latents, off_distribution: this.lab.off.checked };
+    const request = { ...this.lab.requestOf(this), latents, off_distribution: this.lab.off.checked };
     if (!this.trace) write($(".verdict", this.root), "The model is loading.");
     try {
       const trace = await this.engine.decode(this.model, request, control.signal);

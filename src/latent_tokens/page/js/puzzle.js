@@ -1,6 +1,6 @@
 /** The text of a Sudoku puzzle, and its solutions. */
 
-import { boardOf, cellName } from "./sudoku.js";
+import { BOXES, boardOf, cellName } from "./sudoku.js";
 
 /** @typedef {(number | null)[]} Digits a digit from 0 per cell, or null */
 
@@ -47,6 +47,7 @@ export const writePuzzle = (digits) => digits.map((digit) => (digit === null ? "
 
 /**
  * Return the solution of a board if it has exactly one, else null. The search ends after MAX_TRIES digits.
+ * Boards of other sides than those of `BOXES` are not searched.
  *
  * The cell with the fewest possible digits is tried first.
  *
@@ -55,6 +56,7 @@ export const writePuzzle = (digits) => digits.map((digit) => (digit === null ? "
  * @returns {Digits | null}
  */
 export function onlySolution(digits, side) {
+  if (!(side in BOXES)) return null;
   const { units } = boardOf(`sudoku-${side}`, side, side ** 2);
   const unitsWith = digits.map((_, cell) => [...units.keys()].filter((unit) => units[unit].includes(cell)));
   const used = units.map((cells) => new Set(cells.map((cell) => digits[cell])));

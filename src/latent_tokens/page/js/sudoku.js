@@ -8,7 +8,7 @@
  */
 
 /** @type {Record<number, [number, number]>} Rows and columns of a box, by side. */
-const BOXES = { 4: [2, 2], 6: [2, 3], 9: [3, 3], 16: [4, 4] };
+export const BOXES = { 4: [2, 2], 6: [2, 3], 9: [3, 3], 16: [4, 4] };
 const UNITS = ["row", "column", "box"];
 
 /**

@@ -29,6 +29,7 @@ from latent_tokens import (
     growing,
     left_to_right,
     loss,
+    random,
 )
 from latent_tokens.core.layout import Layout
 from latent_tokens.sharing.hub import CODE, save_pretrained
@@ -171,7 +172,10 @@ def test_missing_unexpected_or_other_weights_are_refused(own, tmp_path):
 
 def test_save_takes_the_keywords_that_tools_pass(own, tmp_path):
     unused = {"safe_serialization": True, "max_shard_size": "5GB", "save_function": torch.save}
-    own.save_pretrained(tmp_path, is_main_process=True, state_dict=own.state_dict(), **unused)
+    own.save_pretrained(tmp_path, True, own.state_dict(), license="mit", push_to_hub=False, **unused)
+    assert "license: mit" in (tmp_path / "README.md").read_text()
+    with refused("push_to_hub=True", "Use model.push_to_hub"):
+        own.save_pretrained(tmp_path, push_to_hub=True)
     assert torch.equal(from_pretrained(tmp_path).head.weight, own.net.head.weight)
     config = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(config, LatentTokensConfig)
@@ -259,8 +263,8 @@ SETTINGS = {
     ),
     "mdm": ({"order": "entropy", "threshold": 0.5}, Decoding(8, confidence=entropy, threshold=0.5)),
     "esolm": (
-        {"order": "left_to_right", "latents": 2, "top_p": 0.9},
-        Decoding(1, latents=2, order=left_to_right, top_p=0.9),
+        {"order": "left_to_right", "latents": 2, "top_p": 0.9, "latent_policy": "random"},
+        Decoding(1, latents=2, order=left_to_right, top_p=0.9, latent_policy=random),
     ),
     "arm": ({"temperature": 0}, Decoding(1, temperature=0)),
 }
@@ -310,6 +314,7 @@ def test_settings_and_positions_out_of_range_are_refused(model_of):
     for settings, message in (
         ({"latent": 3}, "setting=latent: must be one of latents"),
         ({"latents": 3}, "latents=3 is not supported by mdm"),
+        ({"latent_policy": "random"}, "latent_policy=random is not supported by mdm"),
         ({"attention_mask": torch.arange(LENGTH).expand(3, -1) > 3}, "padding must be at the end"),
     ):
         with refused(message):

@@ -178,7 +178,7 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
         examples = splits.examples().get("validation")
     if examples is None or not len(examples.tokens):
         raise ValueError(
-            f"latent_policy=relevant: {task.name} has no validation examples. "
+            "latent_policy=relevant: the task has no validation examples. "
             "Name a data set with data=DIR, or use latent_policy=nearest."
         )
     batch = Batch.of(examples.take(slice(NUM_PROBED)), device_of(net))

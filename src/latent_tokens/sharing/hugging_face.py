@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
@@ -24,10 +25,11 @@ from latent_tokens.checkpoints.directory import build, check_is_ours
 from latent_tokens.checkpoints.files import check_fingerprint, find
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checks import changed
-from latent_tokens.configs import SamplingConfig
+from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token
-from latent_tokens.evaluation.settings import decoding_for
+from latent_tokens.evaluation.problems import policy_for
+from latent_tokens.evaluation.settings import check_policy, decoding_for
 from latent_tokens.keywords import SamplingSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import IGNORED_LABEL, weighted_cross_entropy
@@ -130,12 +132,20 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         state_dict: dict[str, Tensor] | None = None,
         *,
         dtype: torch.dtype | None = None,
+        license: str | None = None,
+        push_to_hub: bool = False,
         **unused: Any,
     ) -> None:
         """Write a model directory with its card: all weights in one file of safetensors.
 
         Other keywords that tools pass have no meaning for this format.
+
+        Raises:
+            ValueError: `push_to_hub` is True.
         """
+        if push_to_hub:
+            problem = "save_pretrained does not upload"
+            raise ValueError(f"push_to_hub=True: {problem}. Use model.push_to_hub('OWNER/NAME').")
         if not is_main_process:
             return
         net = self.net
@@ -143,7 +153,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             weights = {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
             net = deepcopy(net)
             net.load_state_dict(weights)
-        save_pretrained(net, save_directory, dtype=dtype)
+        save_pretrained(net, save_directory, dtype=dtype, license=license)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""
@@ -220,8 +230,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             input_ids: tokens and MASK (B, L).
             attention_mask: 0 at padding (B, L), at the end of a row.
             on_step: called after each step with its `Step`.
-            **settings: any option of `latent-tokens sample`: latents, candidates, order,
-                tokens_per_step, threshold, entropy_bound, factor, temperature, top_p, seed,
+            **settings: latent_policy and any option of `latent-tokens sample`: latents, candidates,
+                order, tokens_per_step, threshold, entropy_bound, factor, temperature, top_p, seed,
                 refresh, confidence_noise and off_distribution.
 
         Raises:
@@ -232,8 +242,12 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             36
         """
         config = changed(SamplingConfig(), settings)
-        decoding = decoding_for(self.net.method, known_task(self.config), config)
-        return decode_masked(self.net, input_ids, attention_mask, decoding, config.seed, on_step)
+        net, task = self.net, known_task(self.config)
+        decoding = decoding_for(net.method, task, config)
+        check_policy(net.method, config, [config.latents])
+        of_examples = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
+        decoding = replace(decoding, latent_policy=policy_for(net, task, of_examples))
+        return decode_masked(net, input_ids, attention_mask, decoding, config.seed, on_step)
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)

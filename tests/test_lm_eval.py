@@ -170,7 +170,7 @@ def test_command_prints_the_results_of_lm_eval(folder, tasks, capsys):
 
 
 def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
-    lm = lm_class(text_net, Text(LENGTH), latents=2, orders=3, suffix=0)
+    lm = lm_class(text_net, Text(LENGTH), latents=2, orders=3, suffix=0, batch_size="auto:4")
     (score, is_greedy), (of_empty, _) = answers_of(lm, "loglikelihood", ("ab", "cde"), ("", "x"))
     assert not is_greedy
     tokens = torch.tensor([[256, *b"abcde"]] * 6)
@@ -184,6 +184,9 @@ def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
     sequence = torch.tensor([[256, 120]]), torch.tensor([[0, 1]]), torch.tensor([1]), torch.tensor([2])
     first = log_likelihood(text_net, text_net.method, *sequence, 2)
     assert of_empty == pytest.approx(first.sum().item(), abs=1e-5)
+    answers_of(ordered, "loglikelihood", ("ab ", "c"))  # of which lm-eval scores " c"
+    of_ordered = ordered.get_model_info()["likelihood"]["loglikelihood"]
+    assert (of_ordered["tokens"], of_ordered["bytes"]) == (5, 5)
     info = lm.get_model_info()
     assert (info["method"], info["order"], info["orders"], info["latents"]) == ("esolm", "uniform", 3, 2)
     row = info["likelihood"]["loglikelihood"]
@@ -194,7 +197,8 @@ def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
 def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
     lm = lm_class(text_net, Text(LENGTH), order="left_to_right", latents=1)
     text = "the latent tokens of a model with 16 positions"
-    (score,) = answers_of(lm, "loglikelihood_rolling", (text,))
+    score, of_empty = answers_of(lm, "loglikelihood_rolling", (text,), ("",))
+    assert of_empty == 0
     windows = lm.windows(text)
     assert b"".join(bytes(tokens) for _, tokens in windows).decode() == text
     assert [len(tokens) for _, tokens in windows] == [13, 13, 13, 7]  # and one masked position for n = 1
@@ -205,6 +209,7 @@ def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
     parts = answers_of(lm, "loglikelihood", ("", text[:13]), *pairs)
     assert score == pytest.approx(sum(part for part, _ in parts), abs=1e-4)
     row = lm.get_model_info()["likelihood"]["loglikelihood_rolling"]
+    assert row["requests"] == 1
     assert row["bits_per_byte"] == pytest.approx(-score / math.log(2) / len(text))
     assert row["bits_per_byte_half_interval"] is None
 

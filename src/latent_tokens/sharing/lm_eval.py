@@ -218,7 +218,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             None is n, so that its last token has n latent tokens too. For "all" it is 0, or what a
             window has room for.
         seed: the random seed. Request i has the random orders and numbers of (seed, i).
-        batch_size: requests computed together. "auto" is 8.
+        batch_size: requests computed together. "auto" and "auto:N" are 8.
         device: the device of the network. None leaves it where it is.
         off_distribution: allow any n for a method whose n is fixed in training.
         max_batch_size: not used, but passed by lm-eval.
@@ -259,7 +259,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         super().__init__()
         # Open the model, and check the settings against its method.
         self.settings = LikelihoodSettings(latents, order, orders, suffix, seed, off_distribution)
-        self.batch_size = AUTO_BATCH_SIZE if batch_size == "auto" else int(batch_size)
+        is_auto = str(batch_size).partition(":")[0] == "auto"
+        self.batch_size = AUTO_BATCH_SIZE if is_auto else int(batch_size)
         check_int("batch_size", self.batch_size, 1)
         self.model = open_model(model, tokenizer, base)
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
@@ -356,7 +357,9 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         scores = self.score("loglikelihood", pairs, disable_tqdm)
         answers = []
         for (texts, _, tokens), score in zip(requests, scores, strict=True):
-            self.totals["loglikelihood"].add(score.nats, len(tokens), texts[1])
+            context, text = texts
+            text = context[len(context.rstrip()) :] + text  # as lm-eval splits the tokens
+            self.totals["loglikelihood"].add(score.nats, len(tokens), text)
             answers.append((fmean(score.nats), score.is_greedy))
             self.cache_hook.add_partial("loglikelihood", texts, answers[-1])
         return answers
@@ -376,8 +379,9 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         answers = []
         for text, each in zip(texts, windows, strict=True):
             nats = tuple(map(sum, zip(*(next(scores).nats for _ in each), strict=True)))
-            self.totals[kind].add(nats, sum(len(tokens) for _, tokens in each), text)
-            answers.append(fmean(nats))
+            if each:  # an empty text has no window
+                self.totals[kind].add(nats, sum(len(tokens) for _, tokens in each), text)
+            answers.append(fmean(nats) if each else 0.0)
             self.cache_hook.add_partial(kind, (text,), answers[-1])
         return answers
 

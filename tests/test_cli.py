@@ -188,6 +188,7 @@ REFUSED = [
     ("evaluate {arm} --no-refresh", "--no-refresh with --order left_to_right: there is no random order"),
     ("evaluate {scdm} --latents 0 --latent-policy relevant", "there are no latent tokens to choose"),
     ("evaluate {scdm} --order uniform --candidates 8", "--candidates 8 with --order uniform: this order"),
+    ("sample {scdm} --order top_prob --entropy-bound 1", "--order top_prob with --entropy-bound 1.0"),
     ("solve 123....4........ --run {scdm}", "puzzle has no solution"),
     ("solve 1............... --run {arm} --candidates 3", "--candidates 3 is not supported by arm"),
     ("solve 86,28,13,31,96", "there is no bundled model for it. Train one and name it with --run"),
@@ -202,6 +203,7 @@ REFUSED = [
     ("bench --train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128"),
     ("bench --train huge:4x4", "SIZE is one of pico, nano"),
     ("bench --train tiny:4x8:6", "with PADDED the longer"),
+    ("bench --check --max-drop 2", "--max-drop 2.0: must be a number from 0 to 1"),
     ("bench --vocabulary 1", "--vocabulary 1: must be a whole number from 2"),
     ("bench --methods --train", "nothing to measure"),
 ]

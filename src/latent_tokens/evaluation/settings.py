@@ -153,6 +153,9 @@ def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bo
         name = next((name for name in SELECTIONS if getattr(config, name) is not None), "select")
         setting = f"{name}={getattr(config, name, 'a function')} with order=uniform"
         refuse(setting, "this order decodes its next token", "order=top_prob")
+    if config.entropy_bound is not None and order in CONFIDENCES and order != "entropy":
+        setting = f"order={order} with entropy_bound={config.entropy_bound}"
+        refuse(setting, "this rule decodes by entropy", "order=entropy, or leave it out")
 
 
 def check_candidates(method: Method, config: SamplingConfig, order: str, is_ruled: bool) -> None:

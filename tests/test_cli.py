@@ -176,6 +176,7 @@ REFUSED = [
     ("train sudoku-4 scdm --seed 0 0", "--seed 0 0: must be different values"),
     ("train sudoku-4 scdm --size pico nano --seed 0 1 --out runs/x-{{seed}}", "--out runs/x-{seed}-{size}"),
     ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
+    ("train sudoku-4 scdm --from nowhere --out {full}/run", "'nowhere' not found: not a run directory"),
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
     ("data sudoku-4 --out {full}", "exists and is not empty"),
     ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),

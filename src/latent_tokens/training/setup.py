@@ -53,6 +53,7 @@ from latent_tokens.training.network import (
     check_mask_unused,
     initial_sha256,
     shard,
+    start_folder,
     trainable_parameters,
 )
 from latent_tokens.training.run import LOCK, Run, Stretch
@@ -87,13 +88,15 @@ def setup(
     started = read_started(config)
     requested = config.precision
     config = resume_config(config, started, accelerator.device, ignored)
+    has_checkpoint = bool(saved_states(folder))
+    if config.start is not None and not has_checkpoint:
+        start_folder(config)  # a missing one is refused before examples are generated
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, task, splits)
     print_precision(config.precision, requested, started is not None, accelerator.device)
 
     # Build the network, and write or compare its description.
-    has_checkpoint = bool(saved_states(folder))
     needs_checkpoint = not has_checkpoint and (given is not None or config.start is not None)
     config, net = build_network(config, given, task, method, started if has_checkpoint else None)
     check_mask_unused(net, splits["train"])

@@ -81,7 +81,8 @@ class Candidates:
             shapes = f"{tuple(scores.shape)} for logits {tuple(self.logits.shape)}"
             problem = f"confidence={function_name(confidence)}: returns {shapes}"
             raise ValueError(f"{problem}. Return one number per candidate.")
-        if confidence not in (top_prob, margin, entropy) and scores.isnan().any():
+        is_own = confidence not in (top_prob, margin, entropy)  # these are numbers
+        if is_own and (scores.isnan() & self.is_candidate).any():
             problem = f"confidence={function_name(confidence)}: is not a number for a candidate"
             fix = "The logit of MASK is -inf: torch.special.entr(p) instead of -p log p."
             raise ValueError(f"{problem}. {fix}")

@@ -207,7 +207,7 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["history"])
     history = script_of("history")
     histories = sys.modules["histories"]
-    few = {"size": "pico", "batch_size": 4, "num_validation": 10}
+    few = {"size": "pico", "batch_size": 4}
     settings = ("sudoku-4", 8, 100, few, 4, (0, "all"))
     monkeypatch.setattr(histories, "RUNS", tmp_path)
     monkeypatch.setitem(histories.SETTINGS, "boards", histories.Setting(*settings, (), (), ()))

@@ -131,10 +131,10 @@ def differing_settings(task: Language, entries: Mapping[str, Json]) -> dict[str,
     return {name: (own[name], entries[name]) for name in names if own[name] != entries[name]}
 
 
-def is_described(task: Language, entries: Mapping[str, Json]) -> bool:
+def is_described(task: Language, entries: object) -> bool:
     """Return whether a task is that of a description. Its module may have been imported by another name."""
     own = json.loads(json_bytes(description(task)))
-    return bool({**own, "module": None} == {**entries, "module": None})
+    return isinstance(entries, dict) and {**own, "module": None} == {**entries, "module": None}
 
 
 def signature(task: Language) -> str:

@@ -308,8 +308,7 @@ def check_or_write(
         check_same(folder, started.get("data_sha256"), contents["data_sha256"])
         check_same(folder, started.get("model"), contents["model"])
         check_same(folder, started, {"method": contents["method"]})
-        stored = started.get("task")
-        if not (isinstance(stored, dict) and is_described(task, stored)):
+        if not is_described(task, started.get("task")):
             check_same(folder, started, {"task": contents["task"]})
         # A run without a checkpoint also starts from the same weights.
         check_same(folder, started.get("start", {}), contents.get("start", {}))

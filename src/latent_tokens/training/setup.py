@@ -79,11 +79,7 @@ def setup(
     method = method_of(config, method)
     first = first_method(config, method)
     wanted = task_named(config.task) if task is None else task
-    for name in ("num_train", "num_validation"):
-        value = getattr(config, name)
-        if config.data is not None and value != getattr(TrainConfig, name):
-            problem = "the data set has its own examples. Leave one of the two out"
-            raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
+    check_counts(config)
     config = replace(config, num_train=num_train_of(config, wanted))
     started = read_started(config)
     requested = config.precision
@@ -132,6 +128,15 @@ def setup(
     if started is not None:
         set_stretches(run, started)
     return run
+
+
+def check_counts(config: TrainConfig) -> None:
+    """Raise ValueError for a number of examples beside a data set, which has its own."""
+    for name in ("num_train", "num_validation"):
+        value = getattr(config, name)
+        if config.data is not None and value != getattr(TrainConfig, name):
+            problem = "the data set has its own examples. Leave one of the two out"
+            raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
 
 
 def method_of(config: TrainConfig, method: Method | None) -> Method:

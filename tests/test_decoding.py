@@ -35,6 +35,15 @@ def run(name_or_method, decoding=None, known=KNOWN, tokens=TOKENS, **options):
     )
 
 
+@pytest.mark.parametrize(("value", "place"), [(torch.inf, 0), (-torch.inf, 2)])
+def test_candidate_of_infinite_confidence_is_decoded_first_or_last(value, place):
+    def confidence(step):
+        return step.positions.double().masked_fill(step.positions == 1, value)
+
+    _, samples = run("mdm", Decoding(candidates=3, confidence=confidence))
+    assert samples.order[:, place].tolist() == [1, 1]
+
+
 def test_slots_stand_as_clean_latents_candidates():
     net, samples = run("scdm", Decoding(latents=1, candidates=1, order=given([2, 0, 1])))
     ids, positions, mask = net.calls[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -33,13 +33,13 @@ from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, seq
 from latent_tokens.evaluation.problems import (
     Batch,
     decode_batch,
+    decoding_with_policy,
     device_of,
-    policy_for,
     without_prompt,
 )
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, append_result, judged_by
-from latent_tokens.evaluation.settings import check_policy, decoding_for, split_functions
+from latent_tokens.evaluation.settings import split_functions
 from latent_tokens.keywords import EvalSettings, ModelSettings, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
@@ -396,13 +396,8 @@ class Model:
             check_choice("setting", name, FOR_SAMPLING)
         named, functions = split_functions(settings)
         config = SamplingConfig(**named)
-        decoding = decoding_for(self.method, self.task, config, functions)
-        if "latent_policy" in functions:
-            return decoding, config.seed
-        check_policy(self.method, config, [functions.get("latents", config.latents)])
-        of_examples = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
-        policy = policy_for(self.net, self.task, of_examples)
-        return replace(decoding, latent_policy=policy), config.seed
+        decoding = decoding_with_policy(self.net, self.method, self.task, config, functions)
+        return decoding, config.seed
 
 
 def load(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens.checkpoints.directory import check_fits
-from latent_tokens.configs import EvalConfig, Split
+from latent_tokens.configs import EvalConfig, SamplingConfig, Split
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step
+from latent_tokens.core.method import Method
 from latent_tokens.core.policies import LatentPolicy, influence, relevant
 from latent_tokens.data.loading import as_numpy, as_tensors, load_data
 from latent_tokens.data.splits import make_problems, make_splits
-from latent_tokens.evaluation.settings import POLICIES
+from latent_tokens.evaluation.settings import NONE, POLICIES, check_policy, decoding_for
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
@@ -187,6 +189,22 @@ def policy_for(net: Transformer, task: Language, config: EvalConfig) -> LatentPo
     with counting("measuring influence", most_masked) as report:
         inputs = (net, net.method, batch.tokens, batch.known, generator)
         return relevant(influence(*inputs, lengths=batch.lengths, report=report))
+
+
+def decoding_with_policy(
+    net: Transformer,
+    method: Method,
+    task: Language,
+    config: SamplingConfig,
+    functions: Mapping[str, Any] = NONE,
+) -> Decoding:
+    """Return `decoding_for` with the latent policy of the config, which `policy_for` may measure."""
+    decoding = decoding_for(method, task, config, functions)
+    if "latent_policy" in functions:
+        return decoding
+    check_policy(method, config, [functions.get("latents", config.latents)])
+    of_examples = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
+    return replace(decoding, latent_policy=policy_for(net, task, of_examples))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
@@ -25,11 +24,10 @@ from latent_tokens.checkpoints.directory import build, check_is_ours
 from latent_tokens.checkpoints.files import check_fingerprint, find
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checks import changed
-from latent_tokens.configs import EvalConfig, SamplingConfig
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Step
 from latent_tokens.core.denoiser import exclude_mask_token
-from latent_tokens.evaluation.problems import policy_for
-from latent_tokens.evaluation.settings import check_policy, decoding_for
+from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.keywords import SamplingSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sharing.collator import IGNORED_LABEL, weighted_cross_entropy
@@ -243,10 +241,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         config = changed(SamplingConfig(), settings)
         net, task = self.net, known_task(self.config)
-        decoding = decoding_for(net.method, task, config)
-        check_policy(net.method, config, [config.latents])
-        of_examples = EvalConfig(latent_policy=config.latent_policy, seed=config.seed)
-        decoding = replace(decoding, latent_policy=policy_for(net, task, of_examples))
+        decoding = decoding_with_policy(net, net.method, task, config)
         return decode_masked(net, input_ids, attention_mask, decoding, config.seed, on_step)
 
 

@@ -157,7 +157,7 @@ def load_state(
     """Load the latest checkpoint of a run into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so. Return the rest of it,
-    or a new state if there is none yet. Raise ValueError if every checkpoint is corrupt, or one is
+    or a new state for a run without one. Raise ValueError if every checkpoint is corrupt, or one is
     of another network, and OSError if one cannot be read.
     """
     problems: list[str] = []

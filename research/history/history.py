@@ -25,16 +25,17 @@ sys.path.append(str(HERE))
 
 from histories import SETTINGS, History, data_of, histories, measure  # noqa: E402
 
+BySeed = dict[int, float]
 COLORS = {None: "#000000", "sidm": "#0072b2", "mdm": "#d55e00", "scdm": "#009e73"}
 
 
-def values_of(rows: list[Row], key: str = "accuracy") -> dict[History, dict[Any, list[float]]]:
-    """Return the values of each history, by n, one per training seed."""
-    found: dict[History, dict[Any, list[float]]] = {}
+def values_of(rows: list[Row], key: str = "accuracy") -> dict[History, dict[Any, BySeed]]:
+    """Return the values of each history, by n and training seed."""
+    found: dict[History, dict[Any, BySeed]] = {}
     for row in rows:
         label = dict(row["setting"])
-        n = label.pop("n")
-        found.setdefault(History(**{**label, "seed": 0}), {}).setdefault(n, []).append(row[key])
+        n, seed = label.pop("n"), label.pop("seed")
+        found.setdefault(History(**label), {}).setdefault(n, {})[seed] = row[key]
     return found
 
 
@@ -45,28 +46,40 @@ def half_of(values: list[float]) -> float:
 
 def shown(values: list[float]) -> str:
     """Return a mean with its interval, or the number of seeds if they are too few."""
+    if not values:
+        return ""
     few = f"{fmean(values):.1f} ({len(values)} seed{'s' * (len(values) > 1)})"
     return f"{fmean(values):.1f} ± {half_of(values):.1f}" if len(values) > 2 else few
 
 
-def dial(by_n: dict[Any, list[float]]) -> list[float]:
+def minus(first: BySeed, second: BySeed) -> list[float]:
+    """Return the differences of the seeds that both have."""
+    return [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+
+
+def dial(by_n: dict[Any, BySeed]) -> list[float]:
     """Return accuracy at n = all minus at n = 0, by seed."""
-    return [every - zero for every, zero in zip(by_n["all"], by_n[0], strict=False)]
+    return minus(by_n["all"], by_n[0])
 
 
 def table(rows: list[Row]) -> str:
-    """Return the table of all histories."""
-    lines = [("task", "method", "first", "share", "runs", "n", "top-prob %", "uniform %", "all minus 0")]
-    uniform = values_of(rows, "uniform")
-    for history, by_n in sorted(
-        values_of(rows).items(), key=lambda pair: str(pair[0]._replace(first=pair[0].first or ""))
-    ):
-        start = (history.name, history.method, history.first or "none", f"{history.share:.0%}")
-        for n, values in by_n.items():
-            runs = f"{history.runs}{', redrawn' if history.redrawn else ''}"
-            cells = (runs, "" if n is None else n, shown(values), shown(uniform[history][n]))
+    """Return the table of all histories. The floor is sidm from scratch."""
+    start = ("task", "method", "first", "share", "runs", "n")
+    lines = [(*start, "top-prob %", "minus sidm", "uniform %", "minus sidm", "all minus 0")]
+    top_prob, uniform = values_of(rows), values_of(rows, "uniform")
+    for history in sorted(top_prob, key=lambda each: str(each._replace(first=each.first or ""))):
+        sidm = History(history.name, "sidm")
+        of_history = (history.name, history.method, history.first or "none", f"{history.share:.0%}")
+        runs = f"{history.runs}{', redrawn' if history.redrawn else ''}"
+        by_n = top_prob[history]
+        for n in by_n:
+            cells = []
+            for found in (top_prob, uniform):
+                values = found[history][n]
+                floor = {} if history == sidm else found.get(sidm, {}).get(None, {})
+                cells += [shown(list(values.values())), shown(minus(values, floor))]
             steepness = shown(dial(by_n)) if n == "all" and 0 in by_n else ""
-            lines.append((*start, *map(str, cells), steepness))
+            lines.append((*of_history, runs, "" if n is None else str(n), *cells, steepness))
     return as_markdown(lines)
 
 
@@ -80,10 +93,10 @@ def draw(rows: list[Row]) -> None:
     for each, by_n in sorted(found.items(), key=str):
         color = COLORS[each.first]
         if each.method == "scdm" and each.share in (0, 0.5):
-            means = [fmean(values) for values in by_n.values()]
-            halves = [half_of(values) for values in by_n.values()]
+            values = [list(by_seed.values()) for by_seed in by_n.values()]
+            means, halves = map(fmean, values), map(half_of, values)
             name = "scdm from scratch" if each.first is None else f"half of the steps {each.first} first"
-            curves.errorbar([*map(str, by_n)], means, halves, color=color, marker="o", label=name)
+            curves.errorbar([*map(str, by_n)], [*means], [*halves], color=color, marker="o", label=name)
         if each.method == "scdm":
             steepness = dial(by_n)
             dials.errorbar(

@@ -325,6 +325,10 @@ def test_other_models_and_hostile_names_are_in_the_laboratory(opened, six, tmp_p
     verdicts(page)
     until(page, "document.querySelector('#lane-b .setting').textContent.includes('k = 8')")
     assert text(page, "#lane-b .bars-title") == ""
+    page.goto(f"{page.url.partition('#')[0]}#lab?model={mdm.name},{model(four).name}")
+    reads(page, "#lab-fault", "four: has no boards of 6x6. Choose another model.")
+    assert page.locator("#lane-b .model").input_value() == mdm.name
+    verdicts(page)
     fits(page)
 
 

@@ -128,10 +128,9 @@ export class Lab {
     write($("#lab-fault"), "");
     const models = (entries.model ?? this.entries[0].name).split(",");
     const n = (entries.n ?? "0,all").split(",");
-    this.lanes.forEach((lane, i) => {
-      const name = models[i] ?? models[0];
-      if (this.entries.some((entry) => entry.name === name)) lane.select.value = name;
+    const faults = this.lanes.map((lane, i) => {
       lane.latents = n[i] ?? (n[0] === "all" ? "0" : "all");
+      return lane.take(models[i] ?? models[0]);
     });
     const { examples } = this.entryOf(this.lanes[0]);
     offer(this.example, [
@@ -154,8 +153,8 @@ export class Lab {
       this.fault(error);
       this.setPuzzle(readPuzzle(examples[0].puzzle, this.side));
     }
-    const unknown = models.find((model) => !this.entries.some(({ name }) => name === model));
-    if (unknown !== undefined) this.fault(`model=${unknown}: is not in this page. Choose another model.`);
+    const fault = faults.find(Boolean);
+    if (fault) this.fault(fault);
     this.player.at = 0;
     this.player.most = 0;
     if (entries.step) this.firstStep = Number(entries.step);

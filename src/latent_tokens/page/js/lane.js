@@ -49,6 +49,22 @@ export class Lane {
     return this.select.value;
   }
 
+  /**
+   * Take the model of an address, or that of the first lane. Both have boards of one size.
+   *
+   * @param {string} name
+   * @returns {string} why it is not taken, or ""
+   */
+  take(name) {
+    const { lab } = this;
+    const [first] = lab.lanes;
+    const entry = lab.entries.find((other) => other.name === name);
+    const fits = entry !== undefined && (this === first || entry.side === lab.side);
+    this.select.value = fits ? name : first.model;
+    const problem = entry ? `has no boards of ${lab.side}x${lab.side}` : "is not in this page";
+    return fits ? "" : `model=${name}: ${problem}. Choose another model.`;
+  }
+
   /** Take another model. Boards of another size start with its first example. */
   choose() {
     const { lab } = this;

@@ -44,7 +44,7 @@ class LmEval(Command, StepConfig, OwnMethod):
     """Number of random orders to average over. Default: 4."""
     suffix: int | None = None
     """Number of masked positions after the text of a likelihood, which are latent tokens only.
-    Default: n, or 0 for all."""
+    Default: n, and for all the rest of a window, or 0."""
     num_fewshot: int | None = None
     """Number of solved examples in front of each question. Default: the task's."""
     chat: bool = False

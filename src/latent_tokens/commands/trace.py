@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(Command, SamplingConfig, OwnCode):
-    """Record one decode as an HTML page or a picture. The settings are those of solve.
+    """Record one decode as an HTML page or a picture. The defaults are those of solve.
 
     Examples:
         latent-tokens trace sudoku-6-scdm 1.....3............2................ -o trace.html

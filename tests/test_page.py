@@ -296,8 +296,22 @@ def test_own_puzzle_is_typed_decoded_and_refused(opened, page_file):
     cell(page, "#lane-a", 0).click()
     page.keyboard.press("1")
     reads(page, "#lab-fault", "puzzle contradicts itself: 1 twice in row 1")
+    reads(page, "#lane-a .verdict", "Not decoded.")
+    assert cell(page, "#lane-a", 0).inner_text() == "1"
     press(page, "Empty")
     reads(page, "#step-words", "of 20")
+
+    # What cannot be decoded leaves neither its fault nor its steps behind.
+    press(page, "One setting")
+    page.locator("#lane-a .n").fill("4")
+    page.locator("#k").select_option("all")
+    reads(page, "#lab-fault", "latents=4 with candidates=all")
+    reads(page, "#lane-a .verdict", "Not decoded.")
+    page.locator("#lane-a .n").fill("0")
+    reads(page, "#step-words", "of 20")
+    assert text(page, "#lab-fault") == ""
+    page.locator("#k").select_option("")
+    press(page, "Compare two settings")
     page.reload()
     verdicts(page)
     assert page.locator("#puzzle").input_value() == SIX

@@ -16,7 +16,7 @@ from helpers.documentation import ROOT
 from helpers.page import SIX, decoded, model, untrained
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import METHODS, fit
+from latent_tokens import METHODS, fit, save_pretrained
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.commands.page import BUNDLED
@@ -110,6 +110,17 @@ def test_models_that_a_page_cannot_have_have_a_reason(six, monkeypatch):
     assert models.why_recorded([six, six]) == ""  # whose weights count once
     monkeypatch.setattr(models, "MOST_WEIGHTS", (find(six.name) / "model.safetensors").stat().st_size - 1)
     assert models.why_recorded([six]).startswith("The weights have 1.6 MB, more than the ")
+
+
+@pytest.mark.parametrize(
+    ("name", "latents"), [("ar-mtp-window-4", 3), ("mdm", "all"), ("sidm", 0), ("scdm", 0)]
+)
+def test_entry_of_a_model_has_its_own_number_of_latent_tokens(tmp_path, name, latents):
+    net = untrained("sudoku-6", name).net
+    save_pretrained(net, tmp_path / name, about={"task": {"name": "sudoku-6", "source": "solver"}})
+    entry = models.model_entry(model(str(tmp_path / name)))
+    assert entry["latents"] == latents
+    assert entry["latent_control"] == net.method.latent_control
 
 
 def test_recorded_page_has_its_traces_as_text_and_states_why_it_is_fixed(six):

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinNames, readAddress, splitNames, writeAddress } from "../../src/latent_tokens/page/js/address.js";
+import { cellsAt } from "../../src/latent_tokens/page/js/moment.js";
 import { percents, shortName } from "../../src/latent_tokens/page/js/dom.js";
 import { onlySolution, readPuzzle, writePuzzle } from "../../src/latent_tokens/page/js/puzzle.js";
 
@@ -20,7 +22,26 @@ test("a puzzle is read as it is written", () => {
   assert.equal(writePuzzle(readPuzzle(ONE_SOLUTION, 6)), ONE_SOLUTION);
   assert.deepEqual(readPuzzle("1 2 3 4\n. . . .\n0 0 0 0\n2 . . .", 4).slice(0, 5), [0, 1, 2, 3, null]);
   assert.throws(() => readPuzzle("7".repeat(36), 6), /"7" in row 1 column 1: must be 1 to 6/);
+  assert.throws(() => readPuzzle(`123${" 2".repeat(15)}`, 4), /"123" in row 1 column 1/);
   assert.throws(() => readPuzzle("12", 6), /puzzle of 2 characters: 6x6 has 36/);
+});
+
+test("a cell is wrong if it differs from the only solution, else if it is in conflict", () => {
+  const start = { kind: "sudoku", columns: 2, tokens: [0, null, null, null], signs: ["1", "2"] };
+  const rest = { candidates: [], latents: [], beliefs: {} };
+  const frames = [1, 2, 3].map((cell) => ({ chosen: [[cell, 0]], ...rest }));
+  const trace = /** @type {any} */ ({ start, frames, end: { broken: [0, 1, 2] } });
+  const wrong = (/** @type {(number | null)[] | null} */ solution) =>
+    cellsAt(trace, 3, solution).map(({ kind }) => kind.includes("wrong"));
+  assert.deepEqual(wrong([0, 1, 0, 1]), [false, true, false, true]);
+  assert.deepEqual(wrong(null), [false, true, true, false]);
+  assert.match(cellsAt(trace, 3, null)[1].label, /in conflict$/);
+});
+
+test("names of models with a comma are in an address", () => {
+  const names = ["runs/lr=0.1,bs=64", "plain"];
+  const entries = readAddress(writeAddress({ model: joinNames(names) }));
+  assert.deepEqual(splitNames(entries?.model ?? ""), names);
 });
 
 test("percentages of a prediction have the sum 100", () => {

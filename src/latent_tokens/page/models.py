@@ -11,13 +11,15 @@ from typing import Any
 from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
 from latent_tokens.configs import DEFAULT_CANDIDATES
+from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.loading import as_tensors
+from latent_tokens.evaluation.settings import shown_latents
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 from latent_tokens.tasks import Examples, Sudoku
 from latent_tokens.trace.examples import COMPARISONS, chosen, examples, measured, measured_for
-from latent_tokens.trace.record import LoadedModel, has_free_latents
+from latent_tokens.trace.record import LoadedModel
 
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
 TASK = re.compile(r"sudoku-\d+(-pattern)?")  # as in js/sudoku.js
@@ -79,7 +81,8 @@ def model_entry(model: LoadedModel) -> dict[str, Any]:
         "task": task.name,
         "method": name_of(method),
         "parameters": sum(weight.numel() for weight in model.net.parameters()),
-        "dial": has_free_latents(method),
+        "latent_control": method.latent_control,
+        "latents": shown_latents(method, Decoding()),
         "side": task.side,
         "left_to_right": method.is_left_to_right,
         "continues_prefix": method.readout == "shifted",

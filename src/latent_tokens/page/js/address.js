@@ -13,6 +13,11 @@ const START = "#lab?";
 export const readAddress = (hash) =>
   hash.startsWith(START) ? Object.fromEntries(new URLSearchParams(hash.slice(START.length))) : null;
 
+/** @param {readonly string[]} names */
+export const joinNames = (names) => names.map((name) => name.replaceAll(",", "%2C")).join();
+/** @param {string} text of `joinNames` */
+export const splitNames = (text) => text.split(",").map((name) => name.replaceAll("%2C", ","));
+
 /**
  * Return the address that has these entries. Empty ones are left out.
  *

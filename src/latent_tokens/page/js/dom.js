@@ -66,6 +66,9 @@ export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** @param {unknown} error */
+export const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
 /**
  * Offer [value, text] pairs in a select.
  *

@@ -1,7 +1,7 @@
 /** The laboratory: one puzzle with two settings next to each other, step by step. */
 
-import { readAddress, writeAddress } from "./address.js";
-import { $, el, offer, shortName, write } from "./dom.js";
+import { joinNames, readAddress, splitNames, writeAddress } from "./address.js";
+import { $, el, messageOf, offer, shortName, write } from "./dom.js";
 import { Lane } from "./lane.js";
 import { ORDER_NAMES } from "./moment.js";
 import { Player } from "./player.js";
@@ -14,7 +14,8 @@ import { digitOf, onlySolution, readPuzzle, writePuzzle } from "./puzzle.js";
  * @property {string} task
  * @property {string} method
  * @property {number} parameters
- * @property {boolean} dial whether n can be set at inference
+ * @property {"free" | "fixed" | "none"} latent_control how n is set
+ * @property {number | "all"} latents n, unless it is set
  * @property {number} side
  * @property {boolean} left_to_right
  * @property {boolean} continues_prefix
@@ -97,13 +98,17 @@ export class Lab {
     this.showPair(traces.length > 1);
     const [{ start }] = traces;
     this.tokens = start.tokens;
+    if (start.kind === "sudoku") this.solution = onlySolution([...start.tokens], start.columns);
     if (this.entries.length) {
       const { candidates, order, temperature, seed } = start.settings;
+      const others = traces.map((trace) => trace.start.settings);
       this.restore({
-        model: traces.map((trace) => trace.start.model).join(),
-        n: traces.map((trace) => trace.start.settings.latents).join(),
+        model: joinNames(traces.map((trace) => trace.start.model)),
+        n: others.map(({ latents }) => latents).join(),
         puzzle: writePuzzle(start.tokens.map((token) => token)),
-        ...{ k: String(candidates), order, temperature: String(temperature), seed: String(seed) },
+        k: others.every((other) => other.candidates === candidates) ? String(candidates) : "",
+        order: others.every((other) => other.order === order) ? order : "",
+        ...{ temperature: String(temperature), seed: String(seed) },
       });
     }
     this.lanes.forEach((lane, i) => lane.show(traces[i] ?? null));
@@ -116,7 +121,11 @@ export class Lab {
   showPair(isPair) {
     $("#lab").classList.toggle("single", !isPair);
     write($("#pair"), isPair ? "One setting" : "Compare two settings");
-    if (isPair && this.entries.length && this.tokens.length) this.lanes[1].decode();
+    this.fault("");
+    if (!isPair) {
+      this.lanes[1].show(null);
+      this.arrived();
+    } else if (this.entries.length && this.tokens.length) this.lanes[1].decode();
   }
 
   /**
@@ -125,18 +134,14 @@ export class Lab {
    * @param {Record<string, string>} entries
    */
   restore(entries) {
-    write($("#lab-fault"), "");
-    const models = (entries.model ?? this.entries[0].name).split(",");
+    this.fault("");
+    const models = splitNames(entries.model ?? joinNames([this.entries[0].name]));
     const n = (entries.n ?? "0,all").split(",");
     const faults = this.lanes.map((lane, i) => {
       lane.latents = n[i] ?? (n[0] === "all" ? "0" : "all");
       return lane.take(models[i] ?? models[0]);
     });
-    const { examples } = this.entryOf(this.lanes[0]);
-    offer(this.example, [
-      ...examples.map(({ puzzle, label }, i) => /** @type {const} */ ([puzzle, label || `puzzle ${i + 1}`])),
-      ["", "your own"],
-    ]);
+    const examples = this.offerExamples();
     for (const name of SETTINGS) {
       const field = this.setting(name);
       field.value = entries[name] ?? DEFAULTS[name] ?? "";
@@ -157,7 +162,17 @@ export class Lab {
     if (fault) this.fault(fault);
     this.player.at = 0;
     this.player.most = 0;
-    if (entries.step) this.firstStep = Number(entries.step);
+    this.firstStep = /^\d+$/.test(entries.step ?? "") ? Number(entries.step) : null;
+  }
+
+  /** Offer the examples of the first lane's model. */
+  offerExamples() {
+    const { examples } = this.entryOf(this.lanes[0]);
+    offer(this.example, [
+      ...examples.map(({ puzzle, label }, i) => /** @type {const} */ ([puzzle, label || `puzzle ${i + 1}`])),
+      ["", "your own"],
+    ]);
+    return examples;
   }
 
   /** Decode the puzzle that an address names, or the first example. */
@@ -177,16 +192,18 @@ export class Lab {
     }
   }
 
-  /** @param {readonly (number | null)[]} tokens */
+  /** @param {readonly (number | null)[]} tokens of a puzzle. Decodes of another one go */
   setPuzzle(tokens) {
     if (tokens.length !== this.tokens.length) this.chosen = -1;
-    this.tokens = tokens;
     const text = writePuzzle([...tokens]);
+    if (text !== writePuzzle([...this.tokens])) for (const lane of this.lanes) lane.show(null);
+    this.tokens = tokens;
+    this.solution = onlySolution([...tokens], this.side);
     this.puzzle.value = text;
     const { examples } = this.entryOf(this.lanes[0]);
     const known = examples.find(({ puzzle }) => writePuzzle(readPuzzle(puzzle, this.side)) === text);
     this.example.value = known?.puzzle ?? "";
-    write($("#caption"), known?.caption || document.body.dataset.caption || "");
+    write($("#caption"), known?.caption ?? "");
   }
 
   /**
@@ -214,29 +231,16 @@ export class Lab {
    * @param {boolean} [isNew] whether the address follows. If not, the fault of the address stays.
    */
   decode(isNew = true) {
-    if (isNew) write($("#lab-fault"), "");
+    if (isNew) this.changed();
     const isSingle = $("#lab").classList.contains("single");
     for (const lane of isSingle ? this.lanes.slice(0, 1) : this.lanes) lane.decode();
-    if (isNew) history.replaceState(null, "", this.address);
   }
 
-  /**
-   * Return the settings of a request that do not differ between lanes. The default k is the model's.
-   *
-   * @param {Lane} lane
-   */
-  requestOf(lane) {
-    const numberOf = (/** @type {SettingName} */ name) => Number(this.setting(name).value);
-    const k = this.setting("k").value || String(this.entryOf(lane).candidates);
-    return {
-      tokens: [...this.tokens],
-      candidates: /^\d+$/.test(k) ? Number(k) : /** @type {"all" | "growing"} */ (k),
-      order: /** @type {import("./decoding.js").OrderName | null} */ (this.setting("order").value || null),
-      temperature: numberOf("temperature"),
-      top_p: numberOf("top_p"),
-      seed: numberOf("seed"),
-      refresh: this.refresh.checked,
-    };
+  /** A setting has changed: the address follows. */
+  changed() {
+    this.fault("");
+    write($("#copy"), "Copy link");
+    history.replaceState(null, "", this.address);
   }
 
   get address() {
@@ -244,7 +248,7 @@ export class Lab {
     const settings = SETTINGS.map((name) => [name, this.setting(name).value]);
     return writeAddress({
       puzzle: writePuzzle([...this.tokens]),
-      model: this.entries.length > 1 ? lanes.map(({ model }) => model).join() : "",
+      model: this.entries.length > 1 ? joinNames(lanes.map(({ model }) => model)) : "",
       n: lanes.map(({ latents }) => latents).join(),
       ...Object.fromEntries(settings.filter(([name, value]) => value !== DEFAULTS[name])),
       keep: refresh.checked ? "" : "1",
@@ -266,14 +270,12 @@ export class Lab {
 
   /** @param {unknown} error */
   fault(error) {
-    write($("#lab-fault"), error instanceof Error ? error.message : String(error));
+    write($("#lab-fault"), messageOf(error));
   }
 
-  /** A decode has arrived. */
+  /** A decode has arrived, failed, or left. */
   arrived() {
     const traces = this.lanes.flatMap(({ trace }) => (trace ? [trace] : []));
-    const start = traces[0]?.start;
-    this.solution = start?.kind === "sudoku" ? onlySolution([...start.tokens], start.columns) : null;
     this.player.setMost(Math.max(0, ...traces.map(({ frames }) => frames.length)));
     if (this.firstStep !== null) this.player.at = Math.min(this.firstStep, this.player.most);
     this.firstStep = null;

@@ -1,7 +1,10 @@
 /** One of the two settings of the laboratory: its model and n, its decode and its board. */
 
+import { joinNames } from "./address.js";
 import { Board, placeOf } from "./board.js";
 import { $, drawBars, plural, write } from "./dom.js";
+import { writePuzzle } from "./puzzle.js";
+import { BOXES } from "./sudoku.js";
 import {
   beliefsAt,
   cellsAt,
@@ -20,6 +23,7 @@ export class Lane {
   /** @type {Recorded | null} */
   trace = null;
   latents = "all"; // n, as the address has it
+  status = ""; // why there is no decode
   /** @type {AbortController | null} */
   control = null;
 
@@ -40,8 +44,8 @@ export class Lane {
     this.select.addEventListener("change", () => this.choose());
     this.dial.addEventListener("input", () => {
       this.latents = this.dial.value === this.dial.max ? "all" : this.dial.value;
+      lab.changed();
       this.decode();
-      history.replaceState(null, "", lab.address);
     });
   }
 
@@ -71,8 +75,12 @@ export class Lane {
     const entry = lab.entryOf(this);
     const isEqual = lab.tokens.length === entry.side ** 2;
     for (const lane of isEqual ? [] : lab.lanes) lane.select.value = entry.name;
-    if (isEqual) return lab.decode();
-    lab.restore({ model: entry.name, n: lab.lanes.map(({ latents }) => latents).join() });
+    if (isEqual) {
+      lab.offerExamples();
+      lab.setPuzzle(lab.tokens);
+      return lab.decode();
+    }
+    lab.restore({ model: joinNames([entry.name]), n: lab.lanes.map(({ latents }) => latents).join() });
     return lab.decode();
   }
 
@@ -85,9 +93,27 @@ export class Lane {
 
   /** Whether n can be set: by the method, or off-distribution. */
   get isFree() {
-    const { dial, method } = this.lab.entryOf(this);
-    const hasLatents = !/^(sidm|arm)\b/.test(method);
-    return dial || (this.lab.off.checked && hasLatents);
+    const { latent_control } = this.lab.entryOf(this);
+    return latent_control === "free" || (this.lab.off.checked && latent_control === "fixed");
+  }
+
+  /** The request of a decode. The default k is the model's. */
+  get request() {
+    const { lab, isFree, latents } = this;
+    const valueOf = (/** @type {import("./lab.js").SettingName} */ name) => lab.setting(name).value;
+    const k = valueOf("k") || String(lab.entryOf(this).candidates);
+    const n = latents === "all" ? "all" : Number(latents);
+    return {
+      tokens: [...lab.tokens],
+      latents: isFree ? /** @type {number | "all"} */ (n) : null,
+      candidates: /^\d+$/.test(k) ? Number(k) : /** @type {"all" | "growing"} */ (k),
+      order: /** @type {import("./decoding.js").OrderName | null} */ (valueOf("order") || null),
+      temperature: Number(valueOf("temperature")),
+      top_p: Number(valueOf("top_p")),
+      seed: Number(valueOf("seed")),
+      refresh: lab.refresh.checked,
+      off_distribution: lab.off.checked,
+    };
   }
 
   /** Decode the puzzle of the laboratory. An earlier decode is canceled. */
@@ -96,17 +122,19 @@ export class Lane {
     const control = new AbortController();
     this.control = control;
     this.drawDial();
-    const n = this.latents === "all" ? "all" : Number(this.latents);
-    const latents = this.isFree ? /** @type {number | "all"} */ (n) : null;
-    const request = { ...this.lab.requestOf(this), latents, off_distribution: this.lab.off.checked };
-    if (!this.trace) write($(".verdict", this.root), "The model is loading.");
+    this.status = "The model is loading.";
+    if (!this.trace) this.lab.draw();
     try {
-      const trace = await this.engine.decode(this.model, request, control.signal);
+      const trace = await this.engine.decode(this.model, this.request, control.signal);
       if (control.signal.aborted) return;
       this.trace = trace;
       this.lab.arrived();
     } catch (error) {
-      if (!control.signal.aborted) this.lab.fault(error);
+      if (control.signal.aborted) return;
+      this.show(null);
+      this.status = "Not decoded.";
+      this.lab.fault(error);
+      this.lab.arrived();
     }
   }
 
@@ -116,13 +144,32 @@ export class Lane {
     const most = lab.tokens.filter((token) => token === null).length;
     dial.max = String(most);
     dial.disabled = !this.isFree;
-    const { method } = lab.entryOf(this);
-    const fixed = /^(sidm|arm)\b/.test(method) ? "0" : "all";
-    const text = this.isFree ? this.latents : fixed;
+    const { method, latents } = lab.entryOf(this);
+    const text = this.isFree ? this.latents : String(latents);
     dial.value = text === "all" ? String(most) : text;
     dial.setAttribute("aria-valuetext", text === "all" ? "all" : plural(Number(text), "latent token"));
     write($(".count", this.root), text);
     write($(".why", this.root), this.isFree ? "" : `${method}: n is fixed when it is trained.`);
+  }
+
+  /**
+   * Draw the puzzle without a decode.
+   *
+   * @param {number} chosen
+   */
+  drawPuzzle(chosen) {
+    const { root, status } = this;
+    const { entries, side, tokens } = this.lab;
+    if (!entries.length || !tokens.length) return;
+    const signs = [...Array(side).keys()].map((digit) => writePuzzle([digit]));
+    const start = /** @type {any} */ ({ kind: "sudoku", columns: side, box: BOXES[side], tokens, signs });
+    const cells = cellsAt({ start, frames: [], end: null }, 0, null);
+    if (cells[chosen]) cells[chosen].kind += " chosen";
+    this.board.draw(geometryOf(start), cells);
+    for (const part of ["setting", "cost", "story", "bars-title"]) write($(`.${part}`, root), "");
+    write($(".verdict", root), status);
+    $(".verdict", root).dataset.right = "";
+    drawBars($(".bars", root), [], String);
   }
 
   /**
@@ -132,7 +179,7 @@ export class Lane {
    */
   draw(at, chosen, solution) {
     const { trace, root } = this;
-    if (!trace) return;
+    if (!trace) return this.drawPuzzle(chosen);
     const step = Math.min(at, trace.frames.length);
     const geometry = geometryOf(trace.start);
     const cells = cellsAt(trace, step, solution);

@@ -34,6 +34,7 @@ export class Engine {
     this.client ??= startWorker();
     const loading = this.loading.get(name) ?? this.load(this.client, name);
     this.loading.set(name, loading);
+    loading.catch(() => this.loading.delete(name)); // so that it is tried again
     await loading;
     return this.client;
   }

@@ -45,7 +45,7 @@ export const signOf = ({ signs }, token) => (signs[token] || "\u2423").replaceAl
 /**
  * Return each cell after `at` steps.
  *
- * @param {Recorded} trace
+ * @param {Pick<Recorded, "start" | "frames"> & { end: Recorded["end"] | null }} trace
  * @param {number} at
  * @param {readonly (number | null)[] | null} solution the only one of a Sudoku
  * @returns {BoardCell[]}
@@ -76,8 +76,11 @@ export function cellsAt({ start, frames, end }, at, solution) {
       cells[cell] = { sign: text, kind: name.split(" ")[0], label: `masked, ${name}, most likely ${text}` };
     }
   }
-  if (at === frames.length && end) {
-    for (const cell of end.broken) if (!cells[cell].kind.includes("wrong")) cells[cell].kind += " wrong";
+  // Without a solution to compare with, what is decoded may contradict other cells.
+  const broken = at === frames.length && end && !solution ? end.broken : [];
+  for (const cell of broken.filter((cell) => start.tokens[cell] === null)) {
+    cells[cell].kind += " wrong";
+    cells[cell].label += ", in conflict";
   }
   return cells;
 }

@@ -1,6 +1,6 @@
 /** The page: three scenes and the laboratory, or recorded decodes. */
 
-import { readAddress, writeAddress } from "./address.js";
+import { joinNames, readAddress, writeAddress } from "./address.js";
 import { $, el, times, write } from "./dom.js";
 import { Lab } from "./lab.js";
 import { Engine } from "./models.js";
@@ -29,7 +29,6 @@ function startPage() {
   startTheme();
   const { entries, record, curve, caption, reason } = /** @type {Contents} */ (parsed("contents"));
   const traces = parsed("traces");
-  document.body.dataset.caption = caption;
   document.body.classList.toggle("recorded", traces.length > 0);
   document.body.classList.toggle("fixed", entries.length === 0);
   document.body.classList.toggle("alone", entries.length < 2);
@@ -41,21 +40,24 @@ function startPage() {
   for (const scene of document.querySelectorAll(".scene")) {
     /** @type {HTMLElement} */ (scene).hidden = !record || traces.length > 0;
   }
+  const openAddress = () => {
+    if (!readAddress(location.hash)) return;
+    lab.open();
+    $("#lab").scrollIntoView();
+  };
   if (record && !traces.length) {
     new SceneOne(record, engine);
     new SceneHundred(record, engine, (puzzle, [a, b]) => {
-      location.hash = writeAddress({ puzzle, model: record.model, n: `${a},${b}`, k: "1", order: "uniform" });
+      const entries = { puzzle, model: joinNames([record.model]), n: `${a},${b}`, k: "1", order: "uniform" };
+      const address = writeAddress(entries);
+      if (location.hash === address) openAddress();
+      else location.hash = address;
     });
     whenNear($("#why"), () => new SceneWhy(record, engine));
   }
   $("#curve").hidden = traces.length > 0 || !curve.length;
   if (!$("#curve").hidden) showCurve(curve);
   if (!entries.length) return;
-  const openAddress = () => {
-    if (!readAddress(location.hash)) return;
-    lab.open();
-    $("#lab").scrollIntoView();
-  };
   addEventListener("hashchange", openAddress);
   if (readAddress(location.hash)) openAddress();
   else if (!traces.length) whenNear($("#lab"), () => lab.open());

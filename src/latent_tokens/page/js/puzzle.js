@@ -38,8 +38,9 @@ export function readPuzzle(text, side) {
  * @param {string} text
  */
 export function digitOf(text) {
-  if ([".", "0", "Delete", "Backspace", " "].includes(text)) return null;
-  return /^\d\d$/.test(text) ? Number(text) - 1 : SIGNS.indexOf(text.toUpperCase());
+  if ([".", "0", "Delete", "Backspace"].includes(text)) return null;
+  if (/^\d\d$/.test(text)) return Number(text) - 1;
+  return text.length === 1 ? SIGNS.indexOf(text.toUpperCase()) : -1;
 }
 
 /** @param {Digits} digits */

@@ -1,7 +1,7 @@
 /** Scene 2: a hundred puzzles, solved or not, on a dial of n. */
 
 import { Board } from "./board.js";
-import { $, number, times, write } from "./dom.js";
+import { $, messageOf, number, times, write } from "./dom.js";
 import { readPuzzle } from "./puzzle.js";
 
 /**
@@ -59,9 +59,10 @@ export class SceneHundred {
     const bits = [...solved[n]];
     const count = bits.filter((bit) => bit === "1").length;
     const cells = bits.map((bit, puzzle) => {
-      const check = this.checked.has(puzzle) ? "checked" : "";
+      const isEqual = this.checked.get(puzzle);
+      const check = isEqual === undefined ? "" : isEqual ? "checked" : "differs";
       const flip = bit !== solved[0][puzzle] ? "flipped" : "";
-      const label = `${bit === "1" ? "solved" : "not solved"}${check ? ", checked" : ""}`;
+      const label = `${bit === "1" ? "solved" : "not solved"}${check && `, ${check}`}`;
       return { sign: "", kind: `${bit === "1" ? "solved" : "failed"} ${check} ${flip}`, label };
     });
     this.board.draw(GRID, cells);
@@ -105,7 +106,7 @@ export class SceneHundred {
       this.control = null;
       write($("#hundred-check"), "Check it live");
     } catch (error) {
-      if (!control.signal.aborted) this.stop(error instanceof Error ? error.message : String(error));
+      if (!control.signal.aborted) this.stop(messageOf(error));
     }
   }
 }

@@ -1,7 +1,7 @@
 /** Scene 1: one square, which the model predicts wrong until it also guesses another one. */
 
 import { Board, placeOf } from "./board.js";
-import { $, drawBars, percents, write } from "./dom.js";
+import { $, drawBars, messageOf, percents, write } from "./dom.js";
 import { boardOf } from "./sudoku.js";
 import { readPuzzle } from "./puzzle.js";
 
@@ -28,7 +28,9 @@ import { readPuzzle } from "./puzzle.js";
 /** @typedef {{ target: Beliefs, guesses: Map<number, Beliefs> }} Shown what the model predicts */
 
 const SIDE = 6;
-export const SIX_BOARD = boardOf("sudoku-6", SIDE, SIDE ** 2);
+const SIX_BOARD = boardOf("sudoku-6", SIDE, SIDE ** 2);
+const WIDE = { columns: SIDE, count: SIDE ** 2, box: SIX_BOARD.box };
+export const SIX_GEOMETRY = { kind: "sudoku", name: "Sudoku of 6 by 6", ...WIDE };
 const sign = (/** @type {number} */ token) => String(token + 1);
 
 export class SceneOne {
@@ -98,15 +100,19 @@ export class SceneOne {
       this.isBusy = true;
       this.draw();
     }
+    let shown = this.withoutGuesses();
+    let fault = "";
     try {
-      const shown = stored ?? (await this.predicted(cells));
-      if (version !== this.version) return;
-      this.shown = shown;
-      this.isBusy = false;
-      this.draw();
+      shown = stored ?? (await this.predicted(cells));
     } catch (error) {
-      write($("#one-why"), error instanceof Error ? error.message : String(error));
+      fault = messageOf(error);
     }
+    if (version !== this.version) return;
+    if (fault) this.latents.clear();
+    this.shown = shown;
+    this.isBusy = false;
+    this.draw();
+    if (fault) write($("#one-why"), fault);
   }
 
   /** Return the predictions that the page has stored, so the first taps do not wait for the model. */
@@ -131,8 +137,6 @@ export class SceneOne {
   draw() {
     const { one, shown, latents, isBusy } = this;
     const tokens = readPuzzle(one.puzzle, SIDE);
-    const { box } = SIX_BOARD;
-    const geometry = { kind: "sudoku", name: "Sudoku of 6 by 6", columns: SIDE, count: SIDE ** 2, box };
     const [top] = shown.target[0];
     const isRight = top === one.answer;
     const cells = tokens.map((token, cell) => {
@@ -140,7 +144,7 @@ export class SceneOne {
       if (cell === one.target) {
         const kind = `target ${isRight ? "good" : "bad"}`;
         const verdict = isRight ? "right" : "wrong";
-        const label = `the blue square, the model says ${sign(top)}, ${verdict}`;
+        const label = isBusy ? "the blue square" : `the blue square, the model says ${sign(top)}, ${verdict}`;
         return { sign: isBusy ? "…" : sign(top), kind, label };
       }
       const guess = shown.guesses.get(cell)?.[0]?.[0];
@@ -152,17 +156,16 @@ export class SceneOne {
       const label = "empty, press to guess it too";
       return { sign: isMarked ? "tap" : "", kind: isMarked ? "marked" : "ready", label };
     });
-    this.board.draw(geometry, cells);
+    this.board.draw(SIX_GEOMETRY, cells);
     drawBars($("#one-bars"), shown.target, sign);
-    this.words(geometry, top, isRight);
+    this.words(top, isRight);
   }
 
   /**
-   * @param {import("./board.js").Geometry} geometry
    * @param {number} top the token that the model predicts
    * @param {boolean} isRight
    */
-  words(geometry, top, isRight) {
+  words(top, isRight) {
     const { one, latents, isMirror, shown, isBusy } = this;
     const before = one.predictions.without;
     const shares = [before, shown.target].map((beliefs) => percents(beliefs.map(([, p]) => p))[0]);
@@ -176,8 +179,8 @@ export class SceneOne {
     const correct = isMirror ? " That is correct." : ` Correct is ${sign(one.answer)}.`;
     const alone = `Alone: ${shares[0]} sure of ${sign(before[0][0])}.`;
     const now = `${alone} With ${guessWords(latents.size)}: ${shares[1]} sure of ${sign(top)}.`;
-    write($("#one-lead"), latents.size ? now : says + correct);
-    write($("#one-why"), latents.size && !isBusy ? this.reason(geometry, top) : "");
+    write($("#one-lead"), latents.size && !isBusy ? now : says + correct);
+    write($("#one-why"), latents.size && !isBusy ? this.reason(top) : "");
     const name = `${latents.size > 1 ? "Each" : "That"} discarded guess is a latent token.`;
     write($("#one-name"), latents.size ? name : "");
     write($("#one-guess"), latents.size ? "Forget the guess" : "Guess the marked square too");
@@ -188,10 +191,9 @@ export class SceneOne {
   /**
    * Return why the prediction is another one, if a guess on the board explains it.
    *
-   * @param {import("./board.js").Geometry} geometry
    * @param {number} top
    */
-  reason(geometry, top) {
+  reason(top) {
     const { one, shown } = this;
     const { others, right_with, predictions } = one;
     const [before] = predictions.without[0];
@@ -207,7 +209,7 @@ export class SceneOne {
     const kind = ["row", "column", "box"][
       Math.floor(units.findIndex((unit) => unit.includes(cause[0]) && unit.includes(one.target)) / SIDE)
     ];
-    const place = placeOf(geometry, cause[0]);
+    const place = placeOf(SIX_GEOMETRY, cause[0]);
     return `It guessed ${sign(before)} in ${place}, and a ${kind} has only one ${sign(before)}.${rate}`;
   }
 }

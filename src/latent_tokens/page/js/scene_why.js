@@ -2,14 +2,13 @@
 
 import { RULES, visibleSlots } from "./attention.js";
 import { Board } from "./board.js";
-import { $, plural, write } from "./dom.js";
+import { $, messageOf, plural, write } from "./dom.js";
 import { readPuzzle } from "./puzzle.js";
-import { SIX_BOARD } from "./scene_one.js";
+import { SIX_GEOMETRY } from "./scene_one.js";
 
 /** @typedef {import("./attention.js").RuleName} RuleName */
 /** @typedef {import("./prediction.js").Prediction} Prediction */
 
-const EDGE = 6; // squares per row
 const ALONE = { name: "left out", id: "#why-left" };
 const KEPT = { name: "kept", id: "#why-kept" };
 
@@ -28,7 +27,7 @@ export class SceneWhy {
     this.model = model;
     this.one = corrected;
     this.engine = engine;
-    this.tokens = readPuzzle(corrected.puzzle, EDGE);
+    this.tokens = readPuzzle(corrected.puzzle, SIX_GEOMETRY.columns);
     this.dial.max = String(corrected.others.length - 1);
     this.dial.addEventListener("input", () => void this.draw());
     for (const button of document.querySelectorAll("#why-rules button")) {
@@ -79,7 +78,7 @@ export class SceneWhy {
       this.drawInput(1, before, after, predictions[1]);
       this.compare(predictions, after.length);
     } catch (error) {
-      write($("#why-words"), error instanceof Error ? error.message : String(error));
+      write($("#why-words"), messageOf(error));
     }
   }
 
@@ -101,10 +100,9 @@ export class SceneWhy {
       const [kind, words] = rank < before.length ? ["latent", "before it"] : ["later", "after it"];
       return { sign, kind, label: `masked square ${sign}, ${words}` };
     });
-    const { box } = SIX_BOARD;
     const name = `The input with the later squares ${side ? KEPT.name : ALONE.name}`;
     const board = this.boards[side];
-    board.draw({ kind: "sudoku", name, columns: EDGE, count: EDGE ** 2, box }, cells);
+    board.draw({ ...SIX_GEOMETRY, name }, cells);
 
     // The squares that the target attends to.
     const given = [...this.tokens.keys()].filter((cell) => this.tokens[cell] !== null);

@@ -56,23 +56,12 @@ const NINE = 9; // on a board of 9x9, all digits
  *
  * @param {Model} model
  * @param {Request} request
- * @param {(frame: Frame) => void} [onStep] receives every frame
  * @returns {Trace}
  * @throws {Error} the puzzle or a setting is not supported.
  */
-export function decode(model, request, onStep = () => {}) {
-  /** @type {Frame[]} */
-  const frames = [];
-  const trace = /** @type {Trace} */ ({ frames });
-  for (const event of events(model, request)) {
-    if (event[0] === "start") trace.start = event[1];
-    else if (event[0] === "end") trace.end = event[1];
-    else {
-      frames.push(event[1]);
-      onStep(event[1]);
-    }
-  }
-  return trace;
+export function decode(model, request) {
+  const [start, ...frames] = Array.from(events(model, request), ([, payload]) => payload);
+  return /** @type {Trace} */ ({ start, frames: frames.slice(0, -1), end: frames.at(-1) });
 }
 
 /**

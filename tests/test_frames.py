@@ -246,6 +246,15 @@ def test_pictures_have_every_step_in_the_colors_of_the_page():
     assert {ImageColor.getrgb(PAGE[name]) for name in names} <= colors
 
 
+def test_any_token_is_drawn():
+    """Dollar signs are no formula. A latent token has no guess if all probabilities round to 0."""
+    recorded = trace(ask(model("sudoku-4"), SamplingConfig(2, 3), PUZZLE))
+    recorded["start"]["signs"] = ["$$"] * 4
+    beliefs = recorded["frames"][0]["beliefs"]
+    beliefs[str(recorded["frames"][0]["latents"][0])] = []
+    assert Image.open(io.BytesIO(strip([recorded]))).format == "PNG"
+
+
 def test_trace_writes_its_page_and_picture_and_replaces_nothing(tmp_path, capsys):
     page, png = tmp_path / "a.html", tmp_path / "a.png"
     command = ["trace", "sudoku-6-scdm", ALMOST, "-o", str(page)]

@@ -167,8 +167,8 @@ def filled_page(
     )
     contents = {
         "entries": entries,
-        "record": record_of(models),
-        "curve": stored_curve(),
+        "record": None if traces else record_of(models),
+        "curve": [] if traces else stored_curve(),
         "caption": caption,
         "reason": reason,
     }

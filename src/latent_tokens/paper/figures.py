@@ -258,7 +258,8 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
         axes.spines[["top", "right"]].set_visible(False)
     if len({local_task(line) for line in shown}) == 1:
         share_limits(sheet.axes)
-    caption = f"{', '.join([*measurement(shown), *intervals_note(shown)])}\n{command}"
+    drawn = [line for of_panel in panels.values() for line in of_panel]
+    caption = f"{', '.join([*measurement(drawn), *intervals_note(drawn)])}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 

@@ -189,9 +189,10 @@ def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: fl
         weight = "bold"
     elif frame is not None and str(cell) in frame["beliefs"]:
         kind = "candidate" if cell in frame["candidates"] else "latent"
-        token, probability = frame["beliefs"][str(cell)][0]
         color = PAGE["ink"]
-        font_size = 0.25 + 0.25 * probability
+        if beliefs := frame["beliefs"][str(cell)]:  # else all round to 0
+            token, probability = beliefs[0]
+            font_size = 0.25 + 0.25 * probability
     style = STYLES["conflict" if is_broken else kind]
 
     # The rectangle, within the thin lines of the grid if its own line is thick, and the token.
@@ -201,7 +202,7 @@ def draw_cell(axes: Axes, moment: Moment, cell: int, is_broken: bool, points: fl
     if token is not None:
         text = start["signs"][int(token)]
         drawn = axes.text(x + 0.5, y + 0.53, text, ha="center", va="center", zorder=4)
-        drawn.set(fontsize=points * font_size, color=color, weight=weight)
+        drawn.set(fontsize=points * font_size, color=color, weight=weight, parse_math=False)
 
 
 def box_lines(

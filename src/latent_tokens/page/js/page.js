@@ -15,7 +15,7 @@ import { startTheme } from "./theme.js";
 /**
  * @typedef {object} Contents
  * @property {Entry[]} entries the models
- * @property {any} record bundled/page.json, if its model is in the page
+ * @property {any} record bundled/page.json, if its model is in a page without recorded decodes
  * @property {Point[]} curve
  * @property {string} caption of recorded decodes
  * @property {string} reason why recorded decodes cannot be repeated
@@ -38,14 +38,14 @@ function startPage() {
   write($("#caption"), caption);
   write($("#reason"), reason);
   for (const scene of document.querySelectorAll(".scene")) {
-    /** @type {HTMLElement} */ (scene).hidden = !record || traces.length > 0;
+    /** @type {HTMLElement} */ (scene).hidden = !record;
   }
   const openAddress = () => {
     if (!readAddress(location.hash)) return;
     lab.open();
     $("#lab").scrollIntoView();
   };
-  if (record && !traces.length) {
+  if (record) {
     new SceneOne(record, engine);
     new SceneHundred(record, engine, (puzzle, [a, b]) => {
       const entries = { puzzle, model: joinNames([record.model]), n: `${a},${b}`, k: "1", order: "uniform" };
@@ -55,7 +55,7 @@ function startPage() {
     });
     whenNear($("#why"), () => new SceneWhy(record, engine));
   }
-  $("#curve").hidden = traces.length > 0 || !curve.length;
+  $("#curve").hidden = !curve.length;
   if (!$("#curve").hidden) showCurve(curve);
   if (!entries.length) return;
   addEventListener("hashchange", openAddress);

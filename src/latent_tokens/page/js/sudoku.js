@@ -24,7 +24,7 @@ export function boardOf(task, side, numCells) {
   const box = BOXES[side];
   if (!/^sudoku-\d+(-pattern)?$/.test(task) || numCells !== side ** 2 || !box) {
     throw new Error(
-      `task=${task}: is not supported in the browser. Use a model of sudoku-4, sudoku-6 or sudoku-9.`,
+      `task=${task}: is not supported in the browser. Use sudoku-4, sudoku-6, sudoku-9 or sudoku-16.`,
     );
   }
   const [rows, columns] = box;

@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 
 import latent_tokens as lt
 from latent_tokens.evaluation.evaluate import checked_decodings
-from latent_tokens.evaluation.intervals import half_interval, wilson, wilson_difference
+from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, read_results
+from latent_tokens.paper.experiments import PUZZLES
+from latent_tokens.paper.tables import ENOUGH, interval_over_seeds
 
 RESEARCH = Path(__file__).parent
 OF_PAPER = RESEARCH.parent / "results" / "cpu" / "rows.jsonl"
 Latents = int | str | None
 
-ENOUGH = 3  # training seeds of an interval over seeds
 DIGITS = {"nats_per_token": 4}  # of a metric; 1 for the others
 LOSSES = ("nats_per_token", "perplexity")  # lower is better
-PUZZLES = ("sudoku-puzzle", "zebra", "countdown")  # tasks whose problems are the same for every seed
 LABELS = {
     "plain": "default",
     "as printed": "not reshuffled",
@@ -109,8 +109,10 @@ class Line:
         if not self.is_loss:
             low, high = wilson(self.mean / 100, self.num_independent)
             noise = 100 * low, 100 * high
-        bounds = interval_over_seeds(list(self.by_seed.values()), noise)
-        return bounds if bounds is None or self.is_loss else (max(0, bounds[0]), min(100, bounds[1]))
+        found = interval_over_seeds(list(self.by_seed.values()), noise)
+        if found is None or self.is_loss:
+            return found and found[:2]
+        return max(0, found.low), min(100, found.high)
 
     def of_seeds(self, seeds: Iterable[int]) -> Line:
         """Return the line with the rows of some training seeds only."""
@@ -126,17 +128,6 @@ def value_of(row: Any) -> float:
     if row["metric"] == "nats_per_token":
         return float(sum(row["held_out_nats"]) / row["held_out_tokens"])
     return float(row[row["metric"]])
-
-
-def interval_over_seeds(
-    values: Sequence[float], noise: tuple[float, float] | None
-) -> tuple[float, float] | None:
-    """Return the 95% interval of a mean over training seeds, at least as wide as the sampling noise."""
-    if len(values) < ENOUGH:
-        return noise
-    half = half_interval(values)
-    low, high = fmean(values) - half, fmean(values) + half
-    return (low, high) if noise is None else (min(low, noise[0]), max(high, noise[1]))
 
 
 def rows_of(*folders: str) -> dict[Cell, Line]:
@@ -206,6 +197,10 @@ def claims_table(results: Mapping[Cell, Line], claims: Iterable[Claim]) -> str:
             table.append((claim.text, *("not run" if not sides else "" for _ in range(2)), "", "not run"))
             continue
         seeds = sides[0].by_seed.keys() & sides[1].by_seed.keys()
+        if not seeds:
+            shown = (side.written(side.mean) for side in sides)
+            table.append((claim.text, *shown, "", "no claim: no seed in common"))
+            continue
         first, second = (side.of_seeds(seeds) for side in sides)
         mean, interval = difference(first, second)
         bounds = f" ({' to '.join(first.written(b, '+') for b in interval)})" if interval else ""
@@ -223,7 +218,8 @@ def difference(first: Line, second: Line) -> tuple[float, tuple[float, float] | 
         low, high = wilson_difference(first.mean / 100, counts[0], second.mean / 100, counts[1])
         noise = 100 * low, 100 * high
     values = [value - second.by_seed[seed] for seed, value in first.by_seed.items()]
-    return fmean(values), interval_over_seeds(values, noise)
+    interval = interval_over_seeds(values, noise)
+    return fmean(values), interval and interval[:2]
 
 
 def verdict(interval: tuple[float, float] | None, num_seeds: int, is_loss: bool, margin: float) -> str:

@@ -16,7 +16,6 @@ from helpers.runs import description, tiny_run
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, TASKS, DataConfig, Decoding, PolicyInput, fit, make_data
 from latent_tokens.core.sampling import generate
-from latent_tokens.paper.tables import interval_over_seeds
 
 RESEARCH = ROOT / "research"
 FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
@@ -78,10 +77,21 @@ def test_every_interval_of_a_page_is_in_a_table():
     assert {path: found - of_tables for path, found in of_pages.items() if found - of_tables} == {}
 
 
-def test_intervals_follow_the_rule_of_the_package():
-    for values in ([40.0, 41.0, 45.0], [40.0, 41.0], [40.0, 40.0, 40.0]):
-        expected = interval_over_seeds(values, (39.0, 42.0))[:2]
-        assert tables.interval_over_seeds(values, (39.0, 42.0)) == expected
+def line_of(values, seeds, **more):
+    """Return a line with a value for each training seed, in percent of 300 puzzles that all of them solve."""
+    shared = {"metric": "exact", "num_samples": 300, "problems_sha256": "a", **more}
+    rows = [shared | {"exact": value, "train_seed": seed} for value, seed in zip(values, seeds, strict=True)]
+    return tables.Line(tables.Cell("scdm", "top_prob", task="zebra"), tuple(rows))
+
+
+def test_claim_needs_a_seed_that_both_settings_have():
+    cells = [tables.Cell("scdm", "top_prob", n, task="zebra") for n in (0, "all")]
+    results = dict(zip(cells, (line_of([50.0], [0]), line_of([40.0], [1])), strict=True))
+    found = tables.claims_table(results, [tables.Claim("n=0 > n=all", *cells)])
+    assert found.endswith("| n=0 > n=all | 50.0 | 40.0 |  | no claim: no seed in common |\n")
+
+
+def test_verdicts_follow_from_the_interval_and_the_margin():
     assert tables.verdict((1.0, 2.0), 3, False, 0) == tables.verdict((-2.0, -1.0), 3, True, 0) == "yes"
     assert tables.verdict((-2.0, -1.0), 3, False, 0) == "no, the reverse"
     assert tables.verdict((-2.0, 1.0), 3, False, 3) == "yes"

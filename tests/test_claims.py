@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from helpers.documentation import ROOT
 from latent_tokens.configs import ReproduceConfig
-from latent_tokens.paper.claims import claims, claims_table, verdict
+from latent_tokens.paper.claims import claims, claims_table, on_shared_seeds, verdict
 from latent_tokens.paper.experiments import Cell
 from latent_tokens.paper.figures import curves, hardware, intervals_note, panels_of
 from latent_tokens.paper.recipes import of_cells, recipes
@@ -69,7 +69,7 @@ VERDICTS = {
 @pytest.mark.parametrize("name", VERDICTS)
 def test_verdict_is_over_seeds_and_never_more_certain_than_samples(name):
     better, worse, *expected = VERDICTS[name]
-    assert verdict(better, worse) == tuple(expected)
+    assert verdict(*on_shared_seeds(better, worse)) == tuple(expected)
 
 
 def test_interval_of_three_seeds_is_over_seeds_and_of_fewer_of_samples():

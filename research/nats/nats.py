@@ -28,7 +28,6 @@ from teacher_forcing import teacher_forced_order
 ORDERS = ("uniform", "top_prob")
 NUMBERS = (0, 2, 4, 8, 16, "all")
 CHOSEN = (4, 8)
-NATS_PER_CELL = 0.4691  # `entropy_per_cell` of 2,000,000 boards of seed 5
 
 
 def entropy_per_cell(task: Any, count: int, seed: int) -> float:

@@ -7,12 +7,11 @@ python research/worth/worth.py RUN DATA [--order ORDER]    # score 64 sequences 
 import argparse
 import sys
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import latent_tokens as lt
-from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.paper.run import held_out, nats_above
 from latent_tokens.tasks.base import evenly
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]
@@ -70,20 +69,14 @@ def table(lines: list[Line]) -> str:
         first = cell._replace(latents=0, variant=cell.variant if is_in_blocks(cell) else likelihood)
         (of_none,) = [other for other in lines if other.cell == first]
         row: Any = line.rows[0]
-        nats = sum(row["held_out_nats"]) / row["held_out_tokens"]
-        apart = "" if cell.latents == 0 else difference(row, of_none.rows[0])
+        above = None if cell.latents == 0 else nats_above(row, of_none.rows[0])
+        apart = "" if above is None else f"{above[0]:+.4f} ± {above[1]:.4f}"
         cost = f"{row['relative_cost']:.2f}x"
         count = str(len(row["held_out_nats"]))
-        rows.append((model, str(order), str(cell.latents), str(policy), f"{nats:.3f}", apart, cost, count))
+        rows.append(
+            (model, str(order), str(cell.latents), str(policy), f"{held_out(row):.3f}", apart, cost, count)
+        )
     return as_markdown(rows)
-
-
-def difference(row: Any, first: Any) -> str:
-    """Return the nats per token above another row, paired by sequence, with half of the interval."""
-    count = len(row["held_out_nats"])
-    pairs = zip(row["held_out_nats"], first["held_out_nats"], strict=True)
-    apart = [(now - before) * count / row["held_out_tokens"] for now, before in pairs]
-    return f"{fmean(apart):+.4f} ± {half_interval(apart):.4f}"
 
 
 def measure(run: str, data: str, order: str | None) -> None:

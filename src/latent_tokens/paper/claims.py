@@ -315,10 +315,9 @@ def overview(listed: Sequence[Decided]) -> list[tuple[str, ...]]:
 def verdict(better: Line, worse: Line) -> tuple[str, str, str]:
     """Return the difference with its interval, the kind of interval, and the verdict on better > worse.
 
-    It is over the training seeds that both have. For a loss a negative difference supports the
-    claim.
+    It is over the training seeds that both have, as `on_shared_seeds` returns them. For a loss a
+    negative difference supports the claim.
     """
-    better, worse = on_shared_seeds(better, worse)
     first, second = better.by_seed, worse.by_seed
     differences = [value - second[seed] for seed, value in first.items() if seed in second]
     if not differences:

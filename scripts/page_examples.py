@@ -1,7 +1,7 @@
 """Select the example puzzles of the page, and count how often latent tokens matter.
 
     python scripts/page_examples.py
-    python scripts/page_examples.py --scale smoke      # few puzzles, to see that it runs
+    python scripts/page_examples.py --scale smoke      # few puzzles, to try it in a copy of the repository
 
 writes examples.json (puzzles solved with and without latent tokens) and page.json (the boards of the first
 scene, and which of a hundred puzzles are solved at each n) into src/latent_tokens/bundled, and prints the
@@ -225,7 +225,6 @@ def measure(
         "right_with_all": int(right_with_all.sum()),
         "right_with_one": int(right_with_one[:, 0].sum()),  # with one in a random cell
         "corrected": int(corrected.sum()),  # wrong without, right with all
-        "corrected_by_one": int((corrected & right_with_one.any(1)).sum()),  # right with one, for a cell
         "spoiled": int(spoiled.sum()),  # right without, wrong with all
     }
 

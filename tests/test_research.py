@@ -16,6 +16,7 @@ from helpers.runs import description, tiny_run
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, TASKS, DataConfig, Decoding, PolicyInput, fit, make_data
 from latent_tokens.core.sampling import generate
+from latent_tokens.evaluation.intervals import wilson
 
 RESEARCH = ROOT / "research"
 FOLDERS = sorted(path.parent.name for path in RESEARCH.glob("*/README.md"))
@@ -34,6 +35,7 @@ def script_of(folder):
 adapting = script_of("adapting")
 dead_ends = script_of("dead-ends")
 predictions = script_of("predictions")
+samplers = script_of("samplers")
 timing = script_of("timing")
 latent_choice = script_of("latent-choice")
 nats = script_of("nats")
@@ -89,6 +91,21 @@ def test_claim_needs_a_seed_that_both_settings_have():
     results = dict(zip(cells, (line_of([50.0], [0]), line_of([40.0], [1])), strict=True))
     found = tables.claims_table(results, [tables.Claim("n=0 > n=all", *cells)])
     assert found.endswith("| n=0 > n=all | 50.0 | 40.0 |  | no claim: no seed in common |\n")
+
+
+def test_seeds_that_solve_the_same_puzzles_count_each_once():
+    """An interval that t would make narrower than the noise of 300 puzzles, which is not symmetric."""
+    rows = samplers.read_results(RESEARCH / "samplers" / "rows.jsonl")
+    (curve, _) = (curve for curve in samplers.CURVES if curve.task == "puzzles 6x6")
+    found = samplers.points(rows, curve, "threshold")[0.99]
+    low, high = wilson(found.mean / 100, 300)
+    assert found.interval == (100 * low, 100 * high) == pytest.approx((87.7, 94.1), abs=0.05)
+    assert found.mean - found.interval[0] > found.interval[1] - found.mean + 1
+
+
+def test_complete_rows_of_samplers_need_no_model(monkeypatch):
+    monkeypatch.setattr(samplers.lt, "load", pytest.fail)
+    samplers.measure()
 
 
 def test_verdicts_follow_from_the_interval_and_the_margin():

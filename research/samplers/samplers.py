@@ -1,22 +1,28 @@
 """Rules that decide after the predictions against a fixed count: accuracy over forward passes.
 
-python research/samplers/samplers.py             # print table.md and draw samplers.png from the rows
-python research/samplers/samplers.py --measure   # measure what rows.jsonl lacks, an hour on one core
+python research/samplers/samplers.py             # print table.md from the rows
+python research/samplers/samplers.py --measure   # measure what rows.jsonl lacks, then draw samplers.png
 """
 
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import latent_tokens as lt
-from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import append_result, read_results
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+
+from tables import Cell, Line  # noqa: E402
+
 ROOT = HERE.parents[1]
 PUZZLES = ROOT / "runs" / "samplers" / "puzzles"
 RULES = {
@@ -68,15 +74,16 @@ def models_of(curve: Curve) -> Iterator[tuple[int, str]]:
 def measure(path: Path = HERE / "rows.jsonl", samples: int | None = None) -> None:
     """Append the rows that a file lacks."""
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
+    load = lru_cache(1)(lt.load)
     for curve in CURVES:
-        data = puzzles() if curve.task == "puzzles 6x6" else None
         for seed, name in models_of(curve):
-            model = lt.load(name)
             for rule, settings in RULES.items():
                 for values in settings:
                     setting: dict[str, Any] = {**curve._asdict(), "seed": seed, "rule": rule, **values}
                     if setting in done:
                         continue
+                    model = load(name)
+                    data = puzzles() if curve.task == "puzzles 6x6" else None
                     shared = {"candidates": curve.candidates, "num_samples": samples or curve.samples}
                     latents = None if curve.latents is None else (curve.latents,)
                     (row,) = model.evaluate(**shared, latents=latents, data=data, seed=seed, **values).rows
@@ -92,49 +99,39 @@ def puzzles() -> Path:
     return PUZZLES
 
 
-class Point(NamedTuple):
-    """A rule with one value on one curve: means over training seeds."""
-
-    passes: float
-    tokens: float
-    accuracy: float
-    half: float
-    by_seed: tuple[float, ...]
-
-
-def points(rows: list[Any], curve: Curve, rule: str) -> dict[float, Point]:
-    """Return the points of a rule by its value."""
+def points(rows: list[Any], curve: Curve, rule: str) -> dict[float, Line]:
+    """Return the lines of a rule by its value."""
     found: dict[float, list[Any]] = {}
     for row in rows:
         setting = row["setting"]
         if Curve(*(setting[name] for name in Curve._fields)) == curve and setting["rule"] == rule:
             names = ("tokens_per_step", "threshold", "entropy_bound", "factor")
-            found.setdefault(next(setting[n] for n in names if n in setting), []).append(row)
-    return {value: point(of_seeds) for value, of_seeds in found.items()}
+            of_value = found.setdefault(next(setting[n] for n in names if n in setting), [])
+            of_value.append({**row, "train_seed": setting["seed"]})
+    problems = None if curve.task.startswith("boards") else curve.task
+    cell = Cell(curve.method, rule, curve.latents, task=curve.task, problems=problems)
+    return {value: Line(cell, tuple(of_seeds)) for value, of_seeds in found.items()}
 
 
-def point(rows: list[Any]) -> Point:
-    """Return the mean of the rows of one setting, with a 95% interval over seeds from three on."""
-    values = tuple(float(row[row["metric"]]) for row in rows)
-    low, high = wilson(fmean(values) / 100, sum(row["num_samples"] for row in rows))
-    half = max(50 * (high - low), half_interval(values) if len(values) > 2 else 0.0)
-    passes, tokens = (fmean(row[key] for row in rows) for key in ("forward_passes_mean", "relative_cost"))
-    return Point(passes, tokens, fmean(values), half, values)
+def passes_of(line: Line) -> float:
+    """Return the mean number of forward passes over training seeds."""
+    return fmean(row["forward_passes_mean"] for row in line.rows)
 
 
 def table(rows: list[Any]) -> str:
     """Return the table of all points."""
-    heading = ("task", "method", "k", "n", "rule", "value", "passes", "tokens", "accuracy %", "each seed")
-    lines = [heading]
+    heading = ("task", "method", "k", "n", "rule", "value", "passes", "tokens", "accuracy %")
+    lines = [(*heading, "95% interval", "each seed")]
     for curve in CURVES:
         for rule in RULES:
             for value, at in points(rows, curve, rule).items():
                 n = "" if curve.latents is None else str(curve.latents)
-                shown = (f"{at.passes:.1f}", f"{at.tokens:.2f}x", f"{at.accuracy:.1f} ± {at.half:.1f}")
-                seeds = " ".join(f"{each:.1f}" for each in at.by_seed)
-                lines.append(
-                    (curve.task, curve.method, str(curve.candidates), n, rule, f"{value:g}", *shown, seeds)
-                )
+                setting = (curve.task, curve.method, str(curve.candidates), n, rule, f"{value:g}")
+                tokens = fmean(row["relative_cost"] for row in at.rows)
+                interval = " - ".join(map(at.written, at.interval or ()))
+                seeds = " ".join(map(at.written, at.by_seed.values()))
+                cost = (f"{passes_of(at):.1f}", f"{tokens:.2f}x")
+                lines.append((*setting, *cost, at.written(at.mean), interval, seeds))
     return as_markdown(lines)
 
 
@@ -143,16 +140,16 @@ def fewest(rows: list[Any]) -> str:
     lines = [("task, model", "one token: passes, accuracy %", *list(RULES)[2:])]
     for curve in CURVES:
         cells = []
-        one: dict[str, Point] = {
+        one: dict[str, Line] = {
             order: points(rows, curve, f"{order}, T")[1] for order in ("top-prob", "entropy")
         }
         for rule in list(RULES)[2:]:
-            goal = one["entropy" if rule == "entropy bound" else "top-prob"].accuracy - CLOSE
-            fits = [(at.passes, at.accuracy) for at in points(rows, curve, rule).values()]
+            goal = one["entropy" if rule == "entropy bound" else "top-prob"].mean - CLOSE
+            fits = [(passes_of(at), at.mean) for at in points(rows, curve, rule).values()]
             best = min((each for each in fits if each[1] >= goal), default=None)
             cells.append("none" if best is None else f"{best[0]:.1f} ({best[1]:.1f}%)")
-        shown = ", ".join(f"{order} {at.accuracy:.1f}" for order, at in one.items())
-        lines.append((curve.title, f"{one['entropy'].passes:.0f}: {shown}", *cells))
+        shown = ", ".join(f"{order} {at.mean:.1f}" for order, at in one.items())
+        lines.append((curve.title, f"{passes_of(one['entropy']):.0f}: {shown}", *cells))
     return as_markdown(lines)
 
 
@@ -163,9 +160,11 @@ def draw(rows: list[Any]) -> None:
     sheet = Figure(figsize=(15, 5.6), layout="constrained")
     for axes, curve in zip(sheet.subplots(2, 6).flat, CURVES, strict=True):
         for rule, color in COLORS.items():
-            found = sorted(points(rows, curve, rule).values())
-            at = [each.passes for each in found], [each.accuracy for each in found]
-            axes.errorbar(*at, [each.half for each in found], color=color, marker="o", ms=3, label=rule)
+            found = points(rows, curve, rule).values()
+            at = sorted((passes_of(line), line.mean, *(line.interval or ())) for line in found)
+            passes, means, lows, highs = np.array(at).T
+            bars = means - lows, highs - means
+            axes.errorbar(passes, means, bars, color=color, marker="o", ms=3, label=rule)
         axes.set_title(curve.title, fontsize=8)
         axes.set(ylim=(0, 100), xlim=(0, None))
         axes.set_xlabel("forward passes", fontsize=7)

@@ -98,14 +98,18 @@ def rows_next_to(folder: Path) -> list[Row]:
     """Return the rows of a model directory from the results.jsonl next to it."""
     description = read_description(folder, "config.json", "model")
     names = (description["task"]["name"], description["name"])
-    return [
-        row for row in read_lines(folder.parent / "results.jsonl") if (row["task"], row["method"]) == names
-    ]
+    path = folder.parent / "results.jsonl"
+    rows = [row for row in read_lines(path) if (row["task"], row["method"]) == names]
+    if not rows:
+        raise ValueError(f"{path}: has no row of {' '.join(names)}. Name the run, which is measured here.")
+    return rows
 
 
 def main(folders: Sequence[Path]) -> None:
     """Copy each model into the package, then write the table of README.md and the figure."""
     for folder in folders:
+        if folder.resolve().parent == BUNDLED.resolve():
+            raise ValueError(f"{folder}: is a bundled model. Name run or model directories.")
         with TemporaryDirectory() as temporary:
             if (folder / CARD).is_file():
                 put(folder, rows_next_to(folder))

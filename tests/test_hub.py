@@ -284,7 +284,20 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, releas
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert all(path.is_file() for path in paths)
     with refused("is not a directory"):
-        release.main([tmp_path / "nowhere"])
+        release.main([tmp_path / "runs" / "nowhere"])
+
+
+def test_release_keeps_its_source_and_no_rows_of_other_weights(tmp_path, release):
+    """A bundled directory would be deleted before it is copied. Without new rows the old ones would stay."""
+    bundled, elsewhere = (
+        shutil.copytree(BUNDLED / "sudoku-6-scdm", folder / "sudoku-6-scdm")
+        for folder in (tmp_path, tmp_path / "made")
+    )
+    with refused(str(bundled), "is a bundled model"):
+        release.main([bundled])
+    with refused(str(elsewhere.parent / "results.jsonl"), "has no row of sudoku-6 scdm"):
+        release.main([elsewhere])
+    assert (bundled / "model.safetensors").is_file()
 
 
 def test_the_readme_has_the_numbers_of_the_bundled_rows(release):

@@ -1,6 +1,7 @@
 """Draw the manual's figures from the code that they show: python scripts/figures.py [FOLDER] [--format png].
 
-Each .svg contains the numbers that it was drawn from. tests/test_manual.py compares them with the code.
+Without FOLDER they are written into docs/figures, and latents.png and latents.svg into docs. Each .svg of
+docs/figures contains the numbers that it was drawn from. tests/test_manual.py compares them with the code.
 """
 
 from __future__ import annotations
@@ -284,7 +285,8 @@ def main() -> None:
         path = asked.folder / f"{name}.{asked.format}"
         save(name, measured(), path)
         print(path)
-    for path in draw_bundled_figure(asked.folder.parent / "latents.png"):
+    folder = FIGURES.parent if asked.folder.samefile(FIGURES) else asked.folder
+    for path in draw_bundled_figure(folder / "latents.png"):
         print(path)
 
 

@@ -273,6 +273,15 @@ def test_hero_figure_is_drawn_from_the_bundled_results(tmp_path):
     assert paths[0] == paths[1]
 
 
+def test_figures_are_written_into_their_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["figures.py", str(tmp_path / "figures")])
+    monkeypatch.setattr(figures, "DRAWN", {"cost": figures.DRAWN["cost"]})
+    figures.main()
+    expected = {"cost.svg", "latents.png", "latents.svg"}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["figures"]
+
+
 @pytest.mark.slow
 def test_notebook_prints_its_stored_outputs(tmp_path):
     """Words are equal, and numbers up to the rounding of another CPU."""

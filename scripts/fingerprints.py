@@ -281,6 +281,8 @@ def name_of_cell(cell):
 def freeze_recipes(names):
     """Write the hashes of all recipes, or those of some scales and tasks, and print how many there are."""
     found = every_recipe_hash()
+    if unknown := set(names) - found.keys():
+        sys.exit(f"{', '.join(sorted(unknown))}: unknown. Name some of: {'; '.join(found)}")
     kept = json.loads(RECIPES.read_text()) if names else {}
     frozen = kept | {name: found[name] for name in names or found}
     # One line per cell.
@@ -307,7 +309,7 @@ def fingerprints():
 
 
 def flat(value, name=""):
-    """Yield (name, leaf) of nested dicts and lists."""
+    """Return (name, leaf) of nested dicts and lists."""
     if isinstance(value, (dict, list)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return [leaf for key, inner in items for leaf in flat(inner, f"{name} / {key}" if name else str(key))]

@@ -32,4 +32,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(*sys.argv[1:]) if len(sys.argv) == 2 else sys.exit(__doc__))

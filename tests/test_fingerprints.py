@@ -107,6 +107,8 @@ def test_recipes_of_one_task_are_frozen_again(monkeypatch, tmp_path, capsys, eve
     assert json.loads(fingerprints.RECIPES.read_text()) == RECIPES
     num_rows = len(fingerprints.stored_recipes())
     assert f"recipes, which find {num_rows} of {num_rows} rows in cpu" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"^cpu, zebr: unknown\. .*; cpu, zebra;"):
+        fingerprints.freeze_recipes(["cpu, zebr"])
 
 
 def test_differences_of_fingerprints_are_listed_by_name():

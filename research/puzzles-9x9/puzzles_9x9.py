@@ -3,7 +3,6 @@
 python research/puzzles-9x9/puzzles_9x9.py     # print table.md from the stored rows
 """
 
-import sys
 from pathlib import Path
 
 from latent_tokens.evaluation.report import as_markdown
@@ -45,4 +44,4 @@ def solved(row: Row) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--order", help="uniform, left_to_right or blockwise:N. Default: the method's own.")
     options = parser.parse_args(sys.argv[1:])
     if options.run:
-        measure(options.run, options.data, options.order)
+        measure(options.run, options.data or parser.error("name DATA after RUN"), options.order)
         return
     print(table(lines_of(rows_of("worth"), settings())))
     print(LEGEND)

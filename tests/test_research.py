@@ -249,16 +249,18 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     first = sorted((run["steps"], run.get("first")) for run in trained)
     assert first == [(4, None), (4, None), (8, "mdm:4")]
 
-    # Differences are by seed, in whatever order they were measured.
+    # Differences are by seed, in whatever order they were measured, and no surer than the samples.
+    shared = {"metric": "valid", "num_samples": 1_000, "uniform": 0}
     rows = [
-        {"setting": histories.History("boards", *model, seed=seed).label(n), "accuracy": value, "uniform": 0}
-        for model, n, values in ((("scdm", "mdm", 0.5), 0, (1, 3)), (("sidm",), None, (4, 2)))
+        {**shared, "setting": histories.History("boards", *model, seed=seed).label(n), "accuracy": value}
+        for model, n, values in ((("scdm", "mdm", 0.5), 0, (1, 3, 2)), (("sidm",), None, (4, 6, 5)))
         for seed, value in enumerate(values)
     ]
-    scdm, sidm = history.table([*rows[:2], rows[3], rows[2]]).splitlines()[2:]
-    assert scdm.split(" | ")[6:8] == ["2.0 (2 seeds)", "-1.0 (2 seeds)"]
-    assert sidm.split(" | ")[6:8] == ["3.0 (2 seeds)", ""]
-    assert history.minus({0: 1, 1: 3}, {1: 2, 0: 4, 2: 9}) == [-3, 1]
+    scdm, sidm = history.table([*rows[:3], *reversed(rows[3:])]).splitlines()[2:]
+    assert scdm.split(" | ")[6:9] == ["2.0 ± 2.5", "-3.0 ± 0.9", "0.0 ± 0.1"]
+    assert sidm.split(" | ")[6:8] == ["5.0 ± 2.5", ""]
+    (scdm, _) = history.table([rows[0], *rows[4:]]).splitlines()[2:]
+    assert scdm.split(" | ")[6:8] == ["1.0 (1 seed)", ""]
 
     # Why: sidm's masked tokens attend to themselves and to clean ones only, so n changes no loss.
     why = importlib.import_module("why")

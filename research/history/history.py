@@ -11,62 +11,72 @@ from whose weights a second one starts (`--from`). Trainings resume, in runs/his
 import argparse
 import sys
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from joblib import Parallel, delayed
 
-from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.report import as_markdown, save_sheet
-from latent_tokens.evaluation.rows import Row, read_results
+from latent_tokens.evaluation.rows import read_results
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE))
+sys.path += [str(HERE), str(HERE.parent)]
 
 from histories import SETTINGS, History, data_of, histories, measure  # noqa: E402
+from tables import ENOUGH, Cell, Line, difference  # noqa: E402
 
-BySeed = dict[int, float]
 COLORS = {None: "#000000", "sidm": "#0072b2", "mdm": "#d55e00", "scdm": "#009e73"}
 
 
-def values_of(rows: list[Row], key: str = "accuracy") -> dict[History, dict[Any, BySeed]]:
-    """Return the values of each history, by n and training seed."""
-    found: dict[History, dict[Any, BySeed]] = {}
+class Estimate(NamedTuple):
+    """A mean over training seeds with its 95% interval."""
+
+    mean: float
+    half: float  # the longer side of the interval, 0 for fewer than three seeds
+    num_seeds: int
+
+    def __str__(self) -> str:
+        seeds = f"({self.num_seeds} seed{'s' * (self.num_seeds > 1)})"
+        return f"{self.mean:.1f} {seeds if self.num_seeds < ENOUGH else f'± {self.half:.1f}'}"
+
+
+def lines_of(rows: list[Any], key: str = "accuracy") -> dict[History, dict[Any, Line]]:
+    """Return the values of each history, by n."""
+    found: dict[History, dict[Any, list[Any]]] = {}
     for row in rows:
         label = dict(row["setting"])
         n, seed = label.pop("n"), label.pop("seed")
-        found.setdefault(History(**label), {}).setdefault(n, {})[seed] = row[key]
-    return found
+        of_seeds = found.setdefault(History(**label), {}).setdefault(n, [])
+        of_seeds.append({**row, row["metric"]: row[key], "train_seed": seed})
+    return {
+        each: {n: Line(Cell(each.method, key, n), tuple(of_seeds)) for n, of_seeds in by_n.items()}
+        for each, by_n in found.items()
+    }
 
 
-def half_of(values: list[float]) -> float:
-    """Return half of the 95% interval over seeds, 0 for fewer than three."""
-    return half_interval(values) if len(values) > 2 else 0.0
+def estimate(mean: float, interval: tuple[float, float] | None, num_seeds: int) -> Estimate:
+    """Return a mean with the longer side of its interval."""
+    is_known = interval is not None and num_seeds >= ENOUGH
+    return Estimate(mean, max(mean - interval[0], interval[1] - mean) if is_known else 0.0, num_seeds)
 
 
-def shown(values: list[float]) -> str:
-    """Return a mean with its interval, or the number of seeds if they are too few."""
-    if not values:
-        return ""
-    few = f"{fmean(values):.1f} ({len(values)} seed{'s' * (len(values) > 1)})"
-    return f"{fmean(values):.1f} ± {half_of(values):.1f}" if len(values) > 2 else few
+def value_of(line: Line) -> Estimate:
+    """Return the mean of a line."""
+    return estimate(line.mean, line.interval, len(line.by_seed))
 
 
-def minus(first: BySeed, second: BySeed) -> list[float]:
-    """Return the differences of the seeds that both have."""
-    return [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+def minus(first: Line, second: Line) -> Estimate | None:
+    """Return the mean difference of the seeds that both lines have."""
+    seeds = first.by_seed.keys() & second.by_seed.keys()
+    if not seeds:
+        return None
+    return estimate(*difference(first.of_seeds(seeds), second.of_seeds(seeds)), len(seeds))
 
 
-def dial(by_n: dict[Any, BySeed]) -> list[float]:
-    """Return accuracy at n = all minus at n = 0, by seed."""
-    return minus(by_n["all"], by_n[0])
-
-
-def table(rows: list[Row]) -> str:
+def table(rows: list[Any]) -> str:
     """Return the table of all histories. The floor is sidm from scratch."""
     start = ("task", "method", "first", "share", "runs", "n")
     lines = [(*start, "top-prob %", "minus sidm", "uniform %", "minus sidm", "all minus 0")]
-    top_prob, uniform = values_of(rows), values_of(rows, "uniform")
+    top_prob, uniform = lines_of(rows), lines_of(rows, "uniform")
     for history in sorted(top_prob, key=lambda each: str(each._replace(first=each.first or ""))):
         sidm = History(history.name, "sidm")
         of_history = (history.name, history.method, history.first or "none", f"{history.share:.0%}")
@@ -75,33 +85,32 @@ def table(rows: list[Row]) -> str:
         for n in by_n:
             cells = []
             for found in (top_prob, uniform):
-                values = found[history][n]
-                floor = {} if history == sidm else found.get(sidm, {}).get(None, {})
-                cells += [shown(list(values.values())), shown(minus(values, floor))]
-            steepness = shown(dial(by_n)) if n == "all" and 0 in by_n else ""
-            lines.append((*of_history, runs, "" if n is None else str(n), *cells, steepness))
+                line, floor = found[history][n], found.get(sidm, {}).get(None)
+                above = minus(line, floor) if floor is not None and history != sidm else None
+                cells += [str(value_of(line)), str(above or "")]
+            steepness = minus(by_n["all"], by_n[0]) if n == "all" and 0 in by_n else None
+            lines.append((*of_history, runs, "" if n is None else str(n), *cells, str(steepness or "")))
     return as_markdown(lines)
 
 
-def draw(rows: list[Row]) -> None:
+def draw(rows: list[Any]) -> None:
     """Draw accuracy over n, one line per history, and the dial over the share of the first part."""
     from matplotlib.figure import Figure
 
     sheet = Figure(figsize=(10, 4.2), layout="constrained")
     curves, dials = sheet.subplots(1, 2)
-    found = {each: by_n for each, by_n in values_of(rows).items() if (each.name, each.runs) == ("boards", 1)}
+    found = {each: by_n for each, by_n in lines_of(rows).items() if (each.name, each.runs) == ("boards", 1)}
     for each, by_n in sorted(found.items(), key=str):
         color = COLORS[each.first]
-        if each.method == "scdm" and each.share in (0, 0.5):
-            values = [list(by_seed.values()) for by_seed in by_n.values()]
-            means, halves = map(fmean, values), map(half_of, values)
+        if each.method != "scdm":
+            continue
+        if each.share in (0, 0.5):
+            values = [value_of(line) for line in by_n.values()]
+            means, halves = [value.mean for value in values], [value.half for value in values]
             name = "scdm from scratch" if each.first is None else f"half of the steps {each.first} first"
-            curves.errorbar([*map(str, by_n)], [*means], [*halves], color=color, marker="o", label=name)
-        if each.method == "scdm":
-            steepness = dial(by_n)
-            dials.errorbar(
-                [100 * each.share], [fmean(steepness)], [half_of(steepness)], color=color, marker="o"
-            )
+            curves.errorbar([*map(str, by_n)], means, halves, color=color, marker="o", label=name)
+        steepness = minus(by_n["all"], by_n[0])
+        dials.errorbar([100 * each.share], [steepness.mean], [steepness.half], color=color, marker="o")
     curves.set(xlabel="latent tokens n", ylabel="valid boards %", ylim=(0, None))
     curves.legend(fontsize=7)
     dials.set(xlabel="share of the first part (%)", ylabel="valid % at n = all minus at n = 0")

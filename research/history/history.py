@@ -99,18 +99,25 @@ def draw(rows: list[Any]) -> None:
 
     sheet = Figure(figsize=(10, 4.2), layout="constrained")
     curves, dials = sheet.subplots(1, 2)
-    found = {each: by_n for each, by_n in lines_of(rows).items() if (each.name, each.runs) == ("boards", 1)}
-    for each, by_n in sorted(found.items(), key=str):
-        color = COLORS[each.first]
-        if each.method != "scdm":
-            continue
+    found = {
+        each: by_n
+        for each, by_n in sorted(lines_of(rows).items(), key=lambda pair: pair[0].share)
+        if (each.name, each.method, each.runs) == ("boards", "scdm", 1)
+        and min(len(by_n[n].by_seed) if n in by_n else 0 for n in (0, "all")) >= ENOUGH
+    }
+    for each, by_n in found.items():
         if each.share in (0, 0.5):
             values = [value_of(line) for line in by_n.values()]
             means, halves = [value.mean for value in values], [value.half for value in values]
             name = "scdm from scratch" if each.first is None else f"half of the steps {each.first} first"
-            curves.errorbar([*map(str, by_n)], means, halves, color=color, marker="o", label=name)
-        steepness = minus(by_n["all"], by_n[0])
-        dials.errorbar([100 * each.share], [steepness.mean], [steepness.half], color=color, marker="o")
+            curves.errorbar(
+                [*map(str, by_n)], means, halves, color=COLORS[each.first], marker="o", label=name
+            )
+    for first in ("sidm", "mdm", None):
+        shown = [(each.share, minus(by_n["all"], by_n[0])) for each, by_n in found.items()
+                 if each.first in (None, first)]  # fmt: skip
+        means, halves = [value.mean for _, value in shown], [value.half for _, value in shown]
+        dials.errorbar([100 * share for share, _ in shown], means, halves, color=COLORS[first], marker="o")
     curves.set(xlabel="latent tokens n", ylabel="valid boards %", ylim=(0, None))
     curves.legend(fontsize=7)
     dials.set(xlabel="share of the first part (%)", ylabel="valid % at n = all minus at n = 0")

@@ -24,7 +24,7 @@ sys.path += [str(HERE), str(HERE.parent)]
 from histories import SETTINGS, History, data_of, histories, measure  # noqa: E402
 from tables import ENOUGH, Cell, Line, difference  # noqa: E402
 
-COLORS = {None: "#000000", "sidm": "#0072b2", "mdm": "#d55e00", "scdm": "#009e73"}
+COLORS = {None: "#000000", "sidm": "#0072b2", "mdm": "#d55e00"}
 
 
 class Estimate(NamedTuple):

@@ -17,7 +17,7 @@ from latent_tokens.core.decoding import (
     check_decoding,
     is_off_distribution,
 )
-from latent_tokens.core.method import Method, name_of
+from latent_tokens.core.method import name_of
 from latent_tokens.data.loading import as_numpy, as_tensors
 from latent_tokens.evaluation.problems import Batch, check_solvable, decode_batch, device_of
 from latent_tokens.evaluation.settings import (
@@ -166,11 +166,6 @@ def verdict_of(trace: Trace) -> str:
     return "solved" if trace["end"]["right"] else "wrong"
 
 
-def has_free_latents(method: Method) -> bool:
-    """Return whether the number of latent tokens can be set at inference."""
-    return method.latent_control == "free"
-
-
 def trace(request: DecodeRequest) -> Trace:
     """Decode a puzzle and return its trace."""
     frames: list[Frame] = []
@@ -248,7 +243,7 @@ def start_of(request: DecodeRequest) -> Start:
         "tokens": [tokens[at] if is_known[at] else None for at in board.positions],
         "words": list(board.words),
         "settings": settings,
-        "dial": has_free_latents(method),
+        "dial": method.latent_control == "free",
         "all_processed": int(most_tokens(lengths, known.sum(1))[0]),
     }
     if board.box is not None:

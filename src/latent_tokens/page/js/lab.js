@@ -98,19 +98,18 @@ export class Lab {
     this.showPair(traces.length > 1);
     const [{ start }] = traces;
     this.tokens = start.tokens;
-    if (start.kind === "sudoku") this.solution = onlySolution([...start.tokens], start.columns);
     if (this.entries.length) {
       const { candidates, order, temperature, seed } = start.settings;
-      const others = traces.map((trace) => trace.start.settings);
+      const settings = traces.map((trace) => trace.start.settings);
       this.restore({
         model: joinNames(traces.map((trace) => trace.start.model)),
-        n: others.map(({ latents }) => latents).join(),
+        n: settings.map(({ latents }) => latents).join(),
         puzzle: writePuzzle(start.tokens.map((token) => token)),
-        k: others.every((other) => other.candidates === candidates) ? String(candidates) : "",
-        order: others.every((other) => other.order === order) ? order : "",
+        k: settings.every((other) => other.candidates === candidates) ? String(candidates) : "",
+        order: settings.every((other) => other.order === order) ? order : "",
         ...{ temperature: String(temperature), seed: String(seed) },
       });
-    }
+    } else if (start.kind === "sudoku") this.solution = onlySolution([...start.tokens], start.columns);
     this.lanes.forEach((lane, i) => lane.show(traces[i] ?? null));
     const words = start.words.map((text) => el("li", {}, text));
     $("#clues").replaceChildren(...words);

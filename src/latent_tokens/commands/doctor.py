@@ -105,8 +105,9 @@ def self_test() -> Iterator[Finding]:
     yield Finding("precision", "ok", reason)
     for name in bundled_names():
         try:
-            net = from_pretrained(name)  # which compares its logits with those it was saved with
-            tokens = torch.zeros(1, net.max_length, dtype=torch.int64)
+            # Loading compares its logits with those it was saved with, on the CPU.
+            net = from_pretrained(name).to(device)
+            tokens = torch.zeros(1, net.max_length, dtype=torch.int64, device=device)
             decoding = Decoding(candidates=None if net.method.is_left_to_right else 4)
             arguments = (net, net.method, tokens, tokens.bool(), decoding)
             optimized = generate(*arguments, seed=0)

@@ -51,7 +51,7 @@ def training_batches(
         return draw_examples(batch, method_at(step), config, mask_id, step, 0, pad).to(device)
 
     def use_device() -> None:  # a new thread does not start on the accelerator of its process
-        if device.type == "cuda":
+        if device.index is not None:
             torch.cuda.set_device(device)
 
     with ThreadPoolExecutor(max_workers=1, initializer=use_device) as pool:

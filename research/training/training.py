@@ -1,4 +1,4 @@
-"""Training targets, loss weights and fewer steps, on 6x6 boards.
+"""Training targets, loss weights and fewer steps on 6x6 boards, and learning rates on Countdown.
 
 python research/training/training.py     # print table.md from the stored rows
 """
@@ -11,6 +11,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from tables import Cell, Claim, report, rows_of
 
 DIFFUSION = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
+RATES = [Cell("mdm", "top_prob", None, rate, "countdown") for rate in (None, "lr 0.001", "lr 0.0005")]
 SHARES = ("12.5 % of the steps", "25 % of the steps", "50 % of the steps", "plain")
 
 
@@ -30,6 +31,7 @@ def main():
         *targets,
         *(left("ar-mtp", variant) for variant in ("plain", "elbo")),
         *(left(method, share) for method in ("arm", "ar-mtp") for share in SHARES),
+        *RATES,
     ]
     claims = [
         Claim(f"{every.method}, n={every.latents or 'all'}: all targets > target only", every, one)
@@ -39,6 +41,7 @@ def main():
     for share in SHARES:
         text = "all steps" if share == "plain" else share.replace(" %", "%")
         claims.append(Claim(f"{text}: ar-mtp > arm", left("ar-mtp", share), left("arm", share)))
+    claims += [Claim(f"mdm on Countdown: lr 0.002 > {lower.variant}", RATES[0], lower) for lower in RATES[1:]]
     print(report(rows_of("training", "latent-choice", "candidates"), cells, claims), end="")
 
 

@@ -34,6 +34,7 @@ Point = tuple[float, tuple[float, float] | None]  # a value, and its interval be
 PointOf = Callable[[Line, Sequence[Line]], Point | None]  # of a line among those of its panel
 BELOW = 35  # points from a panel to its legend: the tick labels and the label of the axis
 LINE_HEIGHT = 10  # points of each further line of a tick label
+MIN_TICK_DISTANCE = 0.03  # of the length of the axis
 
 
 def kind(cell: Cell) -> str:
@@ -157,8 +158,11 @@ def curves(axes: Axes, lines: Sequence[Line]) -> None:
         k = group[0].candidates if differ_in_candidates(lines) else ""
         draw_group(axes, group, key, MARKERS[number], coordinates, k)
 
-    # Ticks, labels and limits.
-    ticks = sorted(coordinates, key=lambda value: coordinates[value])
+    # Ticks, labels and limits. The label of a number just below another one would be printed over it.
+    ticks: list[Latents] = []
+    for value in sorted(coordinates, key=lambda value: -coordinates[value]):
+        if not ticks or coordinates[ticks[0]] - coordinates[value] > MIN_TICK_DISTANCE * most:
+            ticks.insert(0, value)
     labels = [f"all ({most})" if tick == "all" else str(tick) for tick in ticks]
     axes.set_xticks([coordinates[tick] for tick in ticks], labels, fontsize=8)
     axes.set(xlabel="latent tokens n", ylabel=lines[0].unit)

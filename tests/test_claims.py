@@ -129,8 +129,8 @@ def test_overview_has_each_claim_once_per_task():
     assert sum(len(cell.split("; ")) for row in rows for cell in row[1:] if cell) == len(names)
     cells = {row[0]: dict(zip(headings, row, strict=True)) for row in rows}
     assert cells["mdm top-prob > ar-mtp"]["the reverse"].startswith("sudoku-6 -15.5 (")
-    assert cells["ar-mtp > arm"]["reproduced"].startswith("sudoku-6 +45.3 (")
-    assert cells["scdm n=all > sidm (implied)"]["undecided"].startswith("sudoku-6 +1.1 (")
+    assert "; sudoku-6 +45.3 (" in cells["ar-mtp > arm"]["reproduced"]
+    assert "; sudoku-6 +1.1 (" in cells["scdm n=all > sidm (implied)"]["undecided"]
 
 
 # Tables, figures and their captions.

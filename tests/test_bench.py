@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("brief_look")
 @pytest.fixture(scope="module")
 def rows(brief_look):
     counts = {"sizes": ("nano",), "lengths": (12,), "batch_sizes": (2,), "rounds": 1, "latents": (0, 2)}
-    return bench(BenchConfig(**counts, precisions=("fp32",), train=("nano:4x12", "nano:4x9:12")))
+    return bench(BenchConfig(**counts, precisions=("fp32",), train=("nano:4x12", "nano:4x9")))
 
 
 def test_decodes_have_the_settings_and_the_theory_of_their_method(rows):
@@ -52,7 +52,6 @@ def test_rows_have_rate_roofline_and_speedups(rows):
         assert row["device"].startswith("CPU")
         assert ("ratio_to_mdm" in row) == (row["what"] == "decode")
     assert rows[0]["ratio_to_mdm"] == 1
-    assert rows[-1]["reference_length"] == 12
 
 
 def test_flop_of_a_pass_are_its_products_and_attention():

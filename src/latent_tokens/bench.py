@@ -34,9 +34,8 @@ from latent_tokens.configs import (
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
-from latent_tokens.core.decoding import Decoding, is_off_distribution
+from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.method import METHODS
-from latent_tokens.evaluation.rows import labeled
 from latent_tokens.evaluation.settings import shown_latents
 from latent_tokens.network.fast import generate
 from latent_tokens.network.kernels import resolve_precision, warn_if_slow
@@ -93,8 +92,7 @@ class Case:
     @property
     def is_mdm(self) -> bool:
         """Whether other decodes are compared with this one."""
-        decodes_mdm = {"method": "mdm", "what": "decode"}.items() <= self.description.items()
-        return decodes_mdm and "off_distribution" not in self.description
+        return {"method": "mdm", "what": "decode"}.items() <= self.description.items()
 
     def row(self, machine: Machine, mdm_seconds: float | None) -> Row:
         """Return the row of the measured case, compared with the seconds of a decode by mdm."""
@@ -183,8 +181,6 @@ def settings(config: BenchConfig) -> list[Setting]:
         latents: tuple[int | None, ...] = (None,)
         if method.latent_control == "free":
             latents = config.latents
-        elif method.latent_control == "fixed" and config.off_distribution:
-            latents = (None, *config.latents)
         if method.is_left_to_right:
             candidates: tuple[int, ...] = (1,)
         elif config.candidates:
@@ -230,7 +226,7 @@ def decoding_case(
 ) -> Case:
     """Return the decoding of sequences without given tokens, one token per step."""
     method = load_method(name)
-    decoding = Decoding(candidates, latents, top_p=top_p, off_distribution=True)
+    decoding = Decoding(candidates, latents, top_p=top_p)
     known = torch.zeros(batch, length, dtype=torch.bool, device=net.head.weight.device)
     arguments = (net, method, known.long(), known, decoding, 0)
     optimized = partial(generate, *arguments)
@@ -250,38 +246,31 @@ def decoding_case(
         "latents": "all" if shows_all else num_latents, "candidates": candidates,
         "unit": "samples/s", "token_theory": round(1 / cost, 3),
     }  # fmt: skip
-    if is_off_distribution(method, latents):
-        description["off_distribution"] = True
     plain = partial(reference.generate, *arguments)
     num_bytes = length * weight_bytes(net)
     return Case(description, batch, optimized, plain, count_flop(optimized), num_bytes)
 
 
-def training_shape(shape: str) -> tuple[SizeName, int, int, int]:
-    """Return (size, batch, length, padded length) of SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED.
-
-    Raise ValueError if the shape is neither.
-    """
+def training_shape(shape: str) -> tuple[SizeName, int, int]:
+    """Return (size, batch, length) of SIZE:BATCHxLENGTH. Raise ValueError if it is another."""
     number = "([1-9][0-9]{0,5})"
-    parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}(?::{number})?", shape)
-    if parts is None or int(parts[4] or parts[3]) < int(parts[3]):
-        must = "must be SIZE:BATCHxLENGTH[:PADDED], like tiny:64x128, with PADDED the longer"
+    parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}", shape)
+    if parts is None:
+        must = "must be SIZE:BATCHxLENGTH, like tiny:64x128"
         raise ValueError(f"train={shape}: {must}. SIZE is one of {', '.join(SIZES)}.")
-    size, batch, length, padded = parts.groups()
-    return cast(SizeName, size), int(batch), int(length), int(padded or length)
+    size, batch, length = parts.groups()
+    return cast(SizeName, size), int(batch), int(length)
 
 
 def training_case(shape: str, precision: Precision) -> Case:
-    """Return an optimizer step of mdm. The reference computes every slot in the last layer, with padding."""
-    size, batch, length, padded = training_shape(shape)
+    """Return an optimizer step of mdm. The reference computes every slot in the last layer."""
+    size, batch, length = training_shape(shape)
     optimized, net = training_step(size, batch, length, precision, supports_slots=True)
-    plain, _ = training_step(size, batch, padded, precision, supports_slots=False)
+    plain, _ = training_step(size, batch, length, precision, supports_slots=False)
     description: Row = {
         "what": "train", "method": "mdm", "size": size, "batch": batch, "length": length,
         "unit": "tokens/s",
     }  # fmt: skip
-    if padded != length:
-        description["reference_length"] = padded
     flop = count_flop(optimized)
     return Case(description, batch * length, optimized, plain, flop, 3 * weight_bytes(net))
 
@@ -451,7 +440,7 @@ def speed_cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {
         "what": f"{row['what']} {row['method']}",
         "of": f"{row['size']} {row['batch']} x {row['length']} {row['precision']}",
-        "n": labeled(row.get("latents", ""), row.get("off_distribution", False)),
+        "n": str(row.get("latents", "")),
         "k": str(row.get("candidates", "")),
         "rate": f"{rate} {row['unit']}",
         "seconds": f"{row['seconds']:.3g}",

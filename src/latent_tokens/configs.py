@@ -526,13 +526,10 @@ class BenchConfig(Config):
     """Numbers of sequences decoded together."""
     latents: tuple[int, ...] = (0,)
     """Numbers of latent tokens, for methods with latent token control."""
-    off_distribution: bool = False
-    """Whether to decode with these numbers too if a method's own is fixed in training."""
     candidates: tuple[int, ...] | None = None
     """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
-    train: tuple[str, ...] = ("tiny:64x128", "tiny:64x81:128", "nano:256x36")
-    """Training steps to measure. SIZE:BATCHxLENGTH or SIZE:BATCHxLENGTH:PADDED, where the
-    reference step pads to PADDED."""
+    train: tuple[str, ...] = ("tiny:64x128", "nano:256x36")
+    """Training steps to measure, as SIZE:BATCHxLENGTH."""
     precisions: tuple[Precision, ...] | None = None
     """Floating-point formats of the network. Default: fp32, and bf16 if the hardware has
     instructions for it."""

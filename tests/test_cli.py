@@ -17,7 +17,8 @@ from latent_tokens import METHODS, SIZES, TASKS, configs, fit, from_pretrained, 
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import printable
 from latent_tokens.cli import as_flags, main, parse, resume_hint
-from latent_tokens.commands import COMMANDS
+from latent_tokens.commands import COMMANDS, RUN
+from latent_tokens.commands.doctor import Doctor
 from latent_tokens.data.splits import make_problems
 
 PUZZLE = "1.....3............2................"
@@ -257,6 +258,15 @@ def test_memory_that_is_not_there_is_one_line(capsys):
     assert run("bench --lengths 8 --batch-sizes 99999999999999 --methods scdm --train") == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("latent-tokens:")]
     assert "out of memory" in line
+
+
+def test_illegal_access_to_memory_is_not_called_out_of_memory(monkeypatch):
+    def fail(command):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setitem(RUN, Doctor, fail)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        main(["doctor"])
 
 
 def test_unwritable_directory_is_one_line_with_a_fix(tmp_path, capsys, monkeypatch):

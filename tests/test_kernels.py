@@ -58,7 +58,7 @@ from latent_tokens import METHODS, Decoding, Size, Transformer, generate
 from latent_tokens.core.attention import block_mask, dense_mask
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
-net, lengths = Transformer(Size(32, 2, 3), 9, 160).eval(), torch.tensor([160, 150, 90])
+net, lengths = Transformer(Size(32, 4, 3), 9, 160).eval(), torch.tensor([160, 150, 90])
 known = (torch.arange(160) < torch.tensor([0, 30, 3])[:, None])
 tokens = torch.randint(0, 9, (3, 160))
 others = {"block-mdm-4": METHODS["block-mdm-4"]}

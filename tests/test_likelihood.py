@@ -167,8 +167,10 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
     examples = first_examples(8)
     whole = nats_along_orders(net, examples, orders=3, seed=7)
     assert whole.shape == ((1, 8) if name == "arm" else (3, 8))
-    monkeypatch.setattr("latent_tokens.evaluation.likelihood.ROWS", 1)
-    assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
+    for limit, value in (("ROWS", 1), ("MAX_POSITIONS", 9)):  # of 4 positions each
+        with monkeypatch.context() as patch:
+            patch.setattr(f"latent_tokens.evaluation.likelihood.{limit}", value)
+            assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
     if name == "arm":
         return
     same = Examples.of(np.repeat(examples.tokens[5:6], 12, 0), 0)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, product
 from typing import Any, Literal, NamedTuple, cast
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -31,7 +33,7 @@ from latent_tokens.configs import (
     SizeName,
     TrainConfig,
 )
-from latent_tokens.core import sampling as reference
+from latent_tokens.core import method as of_method, sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.core.decoding import Decoding
@@ -377,7 +379,9 @@ def count_flop(work: Callable[[], object]) -> int:
         aten._scaled_dot_product_flash_attention_for_cpu: forward,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: backward,
     }
-    with FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
+    # The counter runs no compiled kernel, so attention is dense.
+    dense = patch.object(of_method, "BLOCK_MASK_FROM", sys.maxsize)
+    with dense, FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
         work()
     return int(counter.get_total_flops())
 

@@ -33,6 +33,7 @@ METAVARS = {
     "train": "SHAPE [SHAPE ...]",
 }
 """The metavars of flags that take text, but for those named as their flag."""
+OUT_OF_MEMORY = "out of memory|allocate memory|not enough memory"  # of PyTorch's messages
 LESS_MEMORY = "Reduce the batch size or the number of samples."
 PURPOSE = """\
 Train, sample from and evaluate masked diffusion models and their relatives, and set the number of latent
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = one_line(as_flags(str(error), command))
     except (MemoryError, RuntimeError) as error:
         # Out of memory is an error type of its own on an accelerator only.
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
+        if isinstance(error, RuntimeError) and not re.search(OUT_OF_MEMORY, str(error)):
             raise
         message = f"out of memory ({one_line(first_line(error), 200)}). {LESS_MEMORY}"
     except KeyboardInterrupt as stop:

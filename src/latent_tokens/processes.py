@@ -50,6 +50,8 @@ def fastest_device() -> torch.device:
     import torch
 
     device = join().device
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu") if device.type == "mps" else device
 
 

@@ -199,7 +199,9 @@ def fingerprint(net: Transformer) -> list[float]:
     layout = Layout(positions, num_clean, torch.full_like(num_clean, count))
     ids = net.method.input_ids(tokens, layout, net.mask_id)
     logits = net(ids, positions, attention.dense_mask(net.method.attention, layout))
-    angles = torch.outer(torch.arange(logits.shape[-1]), torch.arange(1.0, 4))
+    angles = torch.outer(
+        torch.arange(logits.shape[-1], device="cpu"), torch.arange(1.0, 4, device="cpu")
+    )
     waves = torch.cos(angles) / logits.shape[-1] ** 0.5
     sums = (logits[0].cpu().double() @ waves.double()).flatten().tolist()
     if not all(map(math.isfinite, sums)):

@@ -236,7 +236,7 @@ def folded(checkpoint: Checkpoint) -> Transformer:
             raise ValueError(f"{problem}. It is not an Eso-LM or MDLM diffusion model that folds.")
     frequencies = weights.pop(BUFFER, None)
     half = width // heads // 2
-    ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+    ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64, device="cpu") / half)
     if frequencies is not None and not torch.allclose(frequencies.double(), ours, rtol=0.01):
         problem = f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}"
         raise ValueError(f"{problem}, and no other is supported")
@@ -262,7 +262,7 @@ def folding(weights: dict[str, Tensor], size: Size) -> Iterable[tuple[str, Tenso
     inner = take("sigma_map.mlp.0.weight")  # (c, f)
     waves = inner.shape[1]
     # Cosines and sines of a noise level of 0.
-    wave = torch.cat([torch.ones(waves // 2), torch.zeros(waves - waves // 2)]).double()
+    wave = (torch.arange(waves, device="cpu") < waves // 2).double()
     hidden = F.silu(inner @ wave + take("sigma_map.mlp.0.bias"))
     condition = F.silu(take("sigma_map.mlp.2.weight") @ hidden + take("sigma_map.mlp.2.bias"))
 

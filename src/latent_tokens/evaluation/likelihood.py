@@ -44,7 +44,8 @@ from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import with_first_given
 
-ROWS = 32  # sequences per batch
+ROWS = 32  # sequences per batch at most
+MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 DEFAULT_ORDERS = 4
 
 
@@ -96,8 +97,9 @@ def nats_along_orders(
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
-    starts = range(0, len(examples.tokens), ROWS)
-    for start, part in zip(starts, chunks_of(examples, ROWS), strict=True):
+    at_once = max(1, min(ROWS, MAX_POSITIONS // examples.tokens.shape[1]))
+    starts = range(0, len(examples.tokens), at_once)
+    for start, part in zip(starts, chunks_of(examples, at_once), strict=True):
         tokens, known, lengths = as_tensors(part, device)
         rows = torch.arange(start, start + len(tokens), device=device)
         streams = Streams(seed, rows)
@@ -281,9 +283,6 @@ def num_bytes(task: Text, examples: Examples) -> int:
     is_text = (examples.tokens != task.coder.end) & ~examples.known & examples.inside
     rows = zip(examples.tokens, is_text, strict=True)
     return sum(task.coder.num_bytes(tokens[kept].tolist()) for tokens, kept in rows)
-
-
-MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 
 
 @dataclass(frozen=True)

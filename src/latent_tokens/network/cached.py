@@ -15,7 +15,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.state import PlannedStep
-from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, begin_pass, has_hooks
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, has_hooks
 from latent_tokens.network.transformer import (
     Block,
     Rotation,
@@ -138,7 +138,6 @@ class CachedLogits:
             candidates: how many of a row's last slots to return, or the index of those to return.
         """
         net = self.net
-        begin_pass(net.blocks[0], ids.device)
         x = net.embed(ids, positions)
         rotation = net.rotation(positions, self.length)
         last = len(self.layers) - 1

@@ -91,10 +91,11 @@ def probe_of(
     num_shown = num_clean + num_masked
 
     # Positions are shuffled, unless a slot is read or fed at its neighbor.
-    order = torch.arange(length)
+    order = torch.arange(length, device="cpu")
     if method.readout == "in_place":
-        order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
-    positions = torch.cat([order[:num_shown], torch.zeros(1, dtype=torch.int64)])  # (S,)
+        generator = torch.Generator().manual_seed(0)
+        order = torch.randperm(length, generator=generator, device="cpu")
+    positions = torch.cat([order[:num_shown], order.new_zeros(1)])  # (S,)
     positions = positions.expand(num_masked, -1).to(device)  # (B, S)
     clean = torch.full((num_masked,), num_clean, device=device)
     layout = Layout(positions, clean, torch.full_like(clean, num_shown))

@@ -20,6 +20,7 @@ from latent_tokens.progress import CONSOLE
 # Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
 FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
+FEWEST_CHANNELS = 16  # of a head in FlexAttention on CUDA. Zeros are added to fewer
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
 EVERY = slice(None)
 PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]
@@ -108,7 +109,11 @@ def attend(
     four times as long there (docs/performance.md).
     """
     if isinstance(mask, BlockMask):
-        return compiled_flex_attention(q.device.type)(q, k, v, block_mask=mask)
+        channels = q.shape[-1]
+        q, k, v = (F.pad(x, (0, max(0, FEWEST_CHANNELS - channels))) for x in (q, k, v))
+        on_cpu = q.device.type == "cpu"  # uncompiled there, for tests
+        flex: Any = flex_attention if on_cpu else compiled(flex_attention, one_graph=False)
+        return cast(Tensor, flex(q, k, v, block_mask=mask, scale=channels**-0.5)[..., :channels])
     if q.device.type == "cpu" and q.dtype == torch.bfloat16 and torch.is_grad_enabled():
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         if mask is not None:
@@ -140,16 +145,6 @@ def attend_last(
     for query in range(num_queries - 1):
         scores[:, query, stop - num_queries + query + 1 :] = -torch.inf
     return scores.softmax(-1).bmm(values).view(q.shape)
-
-
-@cache
-def compiled_flex_attention(device: str) -> Callable[..., Tensor]:
-    """Return FlexAttention, compiled if the device has kernels for it.
-
-    On a CPU it runs uncompiled, for tests.
-    """
-    kernel = flex_attention if device == "cpu" else torch.compile(flex_attention)
-    return cast(Callable[..., Tensor], kernel)
 
 
 def bf16_is_fast() -> bool:
@@ -196,15 +191,14 @@ MOST_COMPILATIONS = 64  # of a function: each width, precision and gradient mode
 
 
 @cache
-def compiled(function: Callable[..., R], device: str) -> Callable[..., R]:
-    """Return a function compiled as one graph for any number of rows, on CUDA with CUDA graphs.
+def compiled(function: Callable[..., R], one_graph: bool = True) -> Callable[..., R]:
+    """Return a function compiled, with `one_graph` as one graph for any number of rows.
 
     It is the same compiled function for every block.
     """
     limits: Any = torch._dynamo.config
     limits.recompile_limit = max(limits.recompile_limit, MOST_COMPILATIONS)
-    mode = "reduce-overhead" if device == "cuda" else None
-    return torch.compile(function, dynamic=True, fullgraph=True, mode=mode)
+    return torch.compile(function, dynamic=one_graph or None, fullgraph=one_graph)
 
 
 def compile_blocks(net: nn.Module) -> None:
@@ -224,9 +218,3 @@ def compile_blocks(net: nn.Module) -> None:
         raise ValueError(f"net={type(net).__name__}: has no blocks to compile. Use a Transformer.")
     for block in blocks:
         block.compiled = True
-
-
-def begin_pass(block: nn.Module, device: torch.device) -> None:
-    """Start the forward pass of a network. CUDA graphs keep its results until the next one starts."""
-    if device.type == "cuda" and getattr(block, "compiled", False):
-        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]

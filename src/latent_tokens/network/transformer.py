@@ -23,7 +23,7 @@ from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 
 from latent_tokens.configs import SizeName
-from latent_tokens.network.kernels import attend, begin_pass, compiled, has_hooks, linear
+from latent_tokens.network.kernels import attend, compiled, has_hooks, linear
 from latent_tokens.sizes import SIZES, Size
 
 ROTARY_BASE = 10_000  # D-1, transformer architecture
@@ -172,7 +172,7 @@ class Block(nn.Module):
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N W"]:
         """Return queries, keys and values of each slot, side by side, from the input of the block."""
-        function = compiled(project, x.device.type) if self.compiled else project
+        function = compiled(project) if self.compiled else project
         return function(self, x)
 
     def split_heads(self, x: Float[Tensor, "B S W"], parts: int) -> Float[Tensor, "P B H S C"]:
@@ -183,7 +183,7 @@ class Block(nn.Module):
         self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]
     ) -> Float[Tensor, "*N D"]:
         """Return the output of the block from its input `x` and what its heads computed, `mixed`."""
-        function = compiled(residual_and_mlp, x.device.type) if self.compiled else residual_and_mlp
+        function = compiled(residual_and_mlp) if self.compiled else residual_and_mlp
         return function(self, x, mixed)
 
 
@@ -457,7 +457,6 @@ class Transformer(nn.Module):
             slots = select_slots(
                 slots.cpu().numpy(), slots.device, every_query=isinstance(mask, BlockMask)
             )
-        begin_pass(self.blocks[0], ids.device)
         x = self.embed(ids, positions)
         rotation = self.rotation(positions, length)
         last = len(self.blocks) - 1
@@ -476,7 +475,8 @@ class Transformer(nn.Module):
         if self.answer_tokens is None:
             return logits
         every = logits.new_full((*logits.shape[:-1], self.vocab_size + 1), NOT_PREDICTED)
-        self.answer_index = self.answer_index.to(x.device)
+        with torch.inference_mode(mode=False):  # so that training can use it if decoding moved it
+            self.answer_index = self.answer_index.to(x.device)
         return every.index_copy(-1, self.answer_index, logits)
 
     def embed(

@@ -50,9 +50,11 @@ def training_batches(
         batch = examples.take(example_indices(len(examples.tokens), config, step))
         return draw_examples(batch, method_at(step), config, mask_id, step, 0, pad).to(device)
 
-    def use_device() -> None:  # a new thread does not start on the accelerator of its process
-        if device.index is not None:
-            torch.cuda.set_device(device)
+    gpu = torch.cuda.current_device() if device.type == "cuda" else None
+
+    def use_device() -> None:  # a new thread does not start on the GPU of its process
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
 
     with ThreadPoolExecutor(max_workers=1, initializer=use_device) as pool:
         ahead = pool.submit(prepare, first)
@@ -81,7 +83,7 @@ def draw_examples(
     known = known & (config.noise == "answer")
     ends = None
     if pad is not None and method.is_left_to_right:
-        index = torch.arange(tokens.shape[1])
+        index = torch.arange(tokens.shape[1], device=tokens.device)
         inside = index < lengths[:, None]
         after = (index + 1) * (inside & (tokens != pad))  # (B, L)
         ends = after.amax(1).maximum((known & inside).sum(1))

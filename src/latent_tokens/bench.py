@@ -388,9 +388,9 @@ def count_flop(work: Callable[[], object]) -> int:
 
 def describe_machine(device: torch.device) -> str:
     """Return the name of the device, and for a CPU its threads and cores."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    if device.type == "cpu":
+        return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    return processes.device_name(device)
 
 
 def measure_ratios() -> dict[str, float]:

@@ -55,6 +55,13 @@ def fastest_device() -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
+def device_name(device: torch.device) -> str:
+    """Return the name of a GPU, as in `NVIDIA H200`, otherwise the type of the device."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return int(os.environ.get("RANK", "0")) if num_launched() > 1 else 0

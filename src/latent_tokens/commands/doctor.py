@@ -97,10 +97,10 @@ def self_test() -> Iterator[Finding]:
     from latent_tokens.core.decoding import Decoding
     from latent_tokens.network.fast import generate
     from latent_tokens.network.kernels import precision_reason, resolve_precision
-    from latent_tokens.processes import fastest_device
+    from latent_tokens.processes import device_name, fastest_device
 
     device = fastest_device()
-    yield Finding("device", "ok", f"{device}, {torch.get_num_threads()} threads")
+    yield Finding("device", "ok", f"{device_name(device)}, {torch.get_num_threads()} threads")
     reason = f"auto is {resolve_precision('auto', device)}: {precision_reason(device)}"
     yield Finding("precision", "ok", reason)
     for name in bundled_names():

@@ -296,7 +296,7 @@ def answer(
         top_p=decoding.top_p,
         refresh=decoding.refresh,
         latent_policy=function_name(decoding.latent_policy),
-        device=str(device),
+        device=processes.device_name(device),
         threads=torch.get_num_threads(),
     )
     return processes.gather_rows(np.concatenate(samples)), costs

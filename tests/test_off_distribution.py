@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 
 from helpers.refusals import refused
 from latent_tokens import METHODS, Decoding, generate, load
-from latent_tokens.bench import decoding_case, settings
 from latent_tokens.cli import main
-from latent_tokens.configs import BenchConfig, SamplingConfig
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import is_off_distribution
 from latent_tokens.sharing.card import figures
 from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
@@ -142,16 +141,3 @@ def test_generate_of_transformers_allows_n():
     assert not model.generate(board, tokens_per_step=9).off_distribution
     with refused("latents=2 is not supported by mdm", "off_distribution=True"):
         model.generate(board, latents=2)
-
-
-def test_bench_decodes_with_n_after_all_masked_tokens(pico):
-    config = BenchConfig(("mdm", "scdm", "ar-mtp-window-4", "sidm"), latents=(0,), candidates=(2,))
-    both = replace(config, off_distribution=True)
-    plain = [("mdm", None, 2), ("scdm", 0, 2), ("ar-mtp-window-4", None, 1), ("sidm", None, 2)]
-    assert settings(config) == plain
-    assert settings(both) == [*plain[:1], ("mdm", 0, 2), *plain[1:3], ("ar-mtp-window-4", 0, 1), plain[3]]
-    cases = [decoding_case(pico, "pico", 8, 1, *setting, 1.0) for setting in settings(both)[:2]]
-    rows = [case.description for case in cases]
-    assert [(row["latents"], row.get("off_distribution")) for row in rows] == [("all", None), (0, True)]
-    assert [case.is_mdm for case in cases] == [True, False]
-    assert rows[0]["token_theory"] == 1 < rows[1]["token_theory"]

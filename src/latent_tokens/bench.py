@@ -254,7 +254,7 @@ def decoding_case(
 
 
 def training_shape(shape: str) -> tuple[SizeName, int, int]:
-    """Return (size, batch, length) of SIZE:BATCHxLENGTH. Raise ValueError if it is another."""
+    """Return (size, batch, length) of SIZE:BATCHxLENGTH. Raise ValueError for another text."""
     number = "([1-9][0-9]{0,5})"
     parts = re.fullmatch(rf"({'|'.join(SIZES)}):{number}x{number}", shape)
     if parts is None:

@@ -110,7 +110,8 @@ def attend(
     """
     if isinstance(mask, BlockMask):
         channels = q.shape[-1]
-        q, k, v = (F.pad(x, (0, max(0, FEWEST_CHANNELS - channels))) for x in (q, k, v))
+        if channels < FEWEST_CHANNELS:
+            q, k, v = (F.pad(x, (0, FEWEST_CHANNELS - channels)) for x in (q, k, v))
         on_cpu = q.device.type == "cpu"  # uncompiled there, for tests
         flex: Any = flex_attention if on_cpu else compiled(flex_attention, one_graph=False)
         return cast(Tensor, flex(q, k, v, block_mask=mask, scale=channels**-0.5)[..., :channels])

@@ -1,4 +1,4 @@
-"""The orderings of the methods after three times the steps of training, on 6x6 boards.
+"""The orderings of the methods after three times the steps on 6x6 boards, and a longer mdm of 9x9 boards.
 
 python research/equal-compute/equal_compute.py     # print table.md from the stored rows
 """
@@ -11,10 +11,16 @@ sys.path.append(str(Path(__file__).parents[1]))
 from tables import Cell, Claim, report, rows_of
 
 MORE = "300 % of the steps"
+LONG = "16,000 steps of 1,000,000 boards"
 MODELS = (
     *(("scdm", "top_prob", 0), ("scdm", "top_prob", "all"), ("sidm", "top_prob", None)),
     *(("mdm", "top_prob", None), ("ar-mtp", "left_to_right", None), ("arm", "left_to_right", None)),
 )
+
+
+def of_9x9(order, variant):
+    """Return the setting of mdm on 9x9 boards."""
+    return Cell("mdm", order, None, variant, "sudoku-gen-9x9")
 
 
 def claims():
@@ -39,6 +45,7 @@ def claims():
             Claim(f"3x steps, k={k}: sidm > scdm n=all", sidm, every),
             Claim(f"3x steps, k={k}: mdm > scdm n=all", mdm, every),
         ]
+    listed.append(Claim("9x9, mdm: 16,000 steps > 4,000", of_9x9("top_prob", LONG), of_9x9("top_prob", None)))
     return listed
 
 
@@ -46,6 +53,9 @@ def main():
     """Print the table."""
     cells = [Cell(*model, variant) for model in MODELS for variant in ("plain", MORE)]
     cells += [Cell(*model, f"{MORE}, k={k}") for model in MODELS[1:4] for k in (8, "growing")]
+    growing = ("k=growing", f"{LONG}, k=growing")
+    cells += [of_9x9("top_prob", variant) for variant in (None, LONG, *growing)]
+    cells += [of_9x9("uniform", variant) for variant in (None, LONG)]
     results = rows_of("equal-compute", "training", "candidates", "latent-choice")
     print(report(results, cells, claims()), end="")
 

@@ -86,9 +86,12 @@ def test_table_of_the_benchmark_names_the_machine(capsys):
     assert "decode scdm" in table
 
 
-@pytest.mark.parametrize(("present", "used"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu")])
+@pytest.mark.parametrize(
+    ("present", "used"), [("cpu", "cpu"), ("cuda:1", "cuda:1"), ("cuda", "cuda:2"), ("mps", "cpu")]
+)
 def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, present, used):
     monkeypatch.setattr("latent_tokens.processes.join", lambda: SimpleNamespace(device=torch.device(present)))
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 2)
     assert fastest_device() == torch.device(used)
 
 

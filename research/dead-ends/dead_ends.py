@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tyro
 from numpy.typing import NDArray
 
 import latent_tokens as lt
@@ -96,10 +97,10 @@ def certainty(rows: Iterable[Any]) -> str:
     return f"{sum(e['sure'] * e['alive'] for e in records) / sum(e['alive'] for e in records):.3f}"
 
 
-def main() -> None:
+def main(run: str | None = None, /) -> None:
     """Print the table, or measure a model with all candidates."""
-    if sys.argv[1:]:
-        row = measure(sys.argv[1], candidates="all")
+    if run is not None:
+        row = measure(run, candidates="all")
         print(f"lost out of 100 in steps 1 to 10, 11 to 20, later: {', '.join(lost([row]))}")
         return
     results = rows_of("dead-ends")
@@ -115,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

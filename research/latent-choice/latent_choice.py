@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import tyro
 from torch import Tensor
 
 import latent_tokens as lt
@@ -128,13 +129,13 @@ def claims() -> list[Claim]:
     ]
 
 
-def main() -> None:
+def main(run: str | None = None, /) -> None:
     """Print the table, or measure a model."""
-    if sys.argv[1:]:
-        measure(*sys.argv[1:])
+    if run is not None:
+        measure(run)
         return
     print(report(rows_of("latent-choice", "candidates"), settings(), claims()), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

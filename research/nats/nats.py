@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import tyro
 
 import latent_tokens as lt
 from latent_tokens.core.order import any_order, first_order
@@ -116,15 +117,15 @@ def claims() -> list[Claim]:
     return listed
 
 
-def main() -> None:
+def main(run: str | None = None, /, entropy: bool = False) -> None:
     """Print the table, measure a model, or estimate the entropy."""
-    if sys.argv[1:] == ["--entropy"]:
+    if entropy:
         print(f"{entropy_per_cell(lt.TASKS['sudoku-6'], 2_000_000, 5):.4f} nats per cell")
-    elif sys.argv[1:]:
-        measure(sys.argv[1])
+    elif run is not None:
+        measure(run)
     else:
         print(report(rows_of("nats"), settings(), claims()), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tyro
 from numpy.typing import NDArray
 
 import latent_tokens as lt
@@ -93,10 +94,10 @@ def shares(rows: Any) -> list[str]:
     return cells
 
 
-def main() -> None:
+def main(run: str | None = None, /) -> None:
     """Print the table, or measure a model."""
-    if sys.argv[1:]:
-        print(f"% predicted 1, 4 and 16 steps ahead: {shares([measure(sys.argv[1])])}")
+    if run is not None:
+        print(f"% predicted 1, 4 and 16 steps ahead: {shares([measure(run)])}")
         return
     results = rows_of("predictions")
     print(report(results, SETTINGS))
@@ -110,4 +111,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import tyro
+
 import latent_tokens as lt
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -65,10 +67,10 @@ def measure(run: str, num_samples: int = 1_334) -> None:
             print(f"{order}, {name}: {row[row['metric']]:.1f}% at {row['relative_cost']:.2f}x")
 
 
-def main() -> None:
+def main(run: str | None = None, /) -> None:
     """Print the table, or measure a model."""
-    if sys.argv[1:]:
-        measure(*sys.argv[1:])
+    if run is not None:
+        measure(run)
         return
     cells = [Cell("scdm", order, None, name) for order in ORDERS for name in SCHEDULES]
     late_ones, constant_ones = (
@@ -83,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

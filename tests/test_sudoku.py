@@ -109,6 +109,12 @@ def test_soft_loss_has_the_papers_reference_values():
     assert soft_loss(np.full((1, 1296), 38)) == 108
     assert soft_loss(rng.integers(0, 36, (300, 1296))) == pytest.approx(108 * (35 / 36) ** 36, abs=0.2)
     assert soft_loss(rows) == pytest.approx(36 * (35 / 36) ** 36 + 36 * (5 / 6) ** 6, abs=0.2)
+    framed = configured("sudoku-36", {"padding": "paper"})
+    board = framed.generate(1, 0).tokens
+    board[0, 7] = 37  # [EOS] in a cell: no digit in three units
+    assert framed.score(board)["soft_loss"] == pytest.approx(3 / 36)
+    board[0, 0] = 7
+    assert framed.score(board)["soft_loss"] == 105
 
 
 def test_a_search_that_runs_long_gives_up(monkeypatch):

@@ -71,8 +71,8 @@ def test_examples_are_what_their_verifier_and_their_scores_want(name, padding):
 @pytest.mark.parametrize(
     ("name", "at", "error"),
     [
-        ("sudoku-9", 0, "the frame is not [BOS] digits [EOS]"),
-        ("sudoku-9", 82, "the frame is not [BOS] digits [EOS]"),
+        ("sudoku-9", 0, "the cells are not between [BOS] and [EOS]"),
+        ("sudoku-9", 82, "the cells are not between [BOS] and [EOS]"),
         ("sudoku-6-puzzle", 74, "the answer does not end after its last cell"),
         ("zebra-3", -1, "the answer does not end after its table"),
     ],

@@ -125,11 +125,10 @@ class Sudoku:
         return tokens if self.padding == "none" else tokens[:, 1 : self.num_cells + 1]
 
     def well_framed(self, tokens: Tokens) -> NDArray[np.bool_]:
-        """Return which of N sequences are [BOS] digits [EOS] with padding = "paper", or all without."""
+        """Return which of N sequences have [BOS] and [EOS] around the cells, or all without padding."""
         if self.padding == "none":
             return np.ones(len(tokens), np.bool_)
-        is_framed = (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
-        return np.asarray(is_framed & (self.boards(tokens) < self.side).all(1))
+        return (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
 
     def keys(self, examples: Examples) -> Keys:
         """Return a key per board."""
@@ -142,12 +141,13 @@ class Sudoku:
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples: valid (all 3 * side units are complete), soft_loss, exact and cells.
 
-        soft_loss is the sum over units of 1 - (distinct digits) / side (appendix F.5), or 3 (side - 1)
-        for a wrong frame. exact, cells: where truth has known cells, the agreement of the others with it."""
+        soft_loss is the sum over units of 1 - (distinct digits) / side (appendix G.5), or 3 (side - 1)
+        for a wrong frame, as in the release. exact, cells: where truth has known cells, the agreement of the
+        others with it.
+        """
         tokens = as_array(tokens)
         framed = self.well_framed(tokens)
         complete = self.grid.distinct(self.boards(tokens)) / self.side
-        # As the release has it
         soft_loss = np.where(framed, (1 - complete).sum(1), 3 * (self.side - 1))
         figures = {
             "valid": (framed & (complete == 1).all(1)).astype(np.float64),
@@ -163,7 +163,7 @@ class Sudoku:
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of one board that lack a digit, by name. A valid board has none."""
         tokens = as_array(tokens)
-        frame = [] if self.well_framed(tokens[None])[0] else ["the frame is not [BOS] digits [EOS]"]
+        frame = [] if self.well_framed(tokens[None])[0] else ["the cells are not between [BOS] and [EOS]"]
         return frame + self.grid.incomplete(self.boards(tokens[None])[0])
 
     def encode(self, text: str) -> Examples:

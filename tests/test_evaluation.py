@@ -155,6 +155,8 @@ def padded(tmp_path_factory):
         ("zebra-3", "mdm", "uniform", None, NUM_ZEBRA),
         ("sudoku-4", "scdm", None, 8, None),
         ("sudoku-4", "arm", None, None, None),
+        ("sudoku-36", "mdm", None, None, None),
+        ("sudoku-36", "mdm", "top_prob", 8, None),
     ],
 )
 def test_protocol_sets_candidates_and_samples(padded, name, method, order, k, count):

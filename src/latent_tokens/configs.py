@@ -196,7 +196,8 @@ class EvalConfig(SamplingConfig):
     """Floating-point format of the network. In bf16 single samples may depend on the batch."""
     protocol: Literal["paper"] | None = None
     """Protocol that sets candidates and samples. paper: 8 candidates, the first 1,280 problems of
-    Zebra, and only models of padded sequences with EMA weights. Default: none."""
+    Zebra, uniform order for 36x36 boards, and only models of padded sequences with EMA weights.
+    Default: none."""
     threads: int | None = None
     """Number of CPU threads. Default: all cores."""
 

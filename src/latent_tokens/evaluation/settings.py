@@ -306,8 +306,8 @@ def with_protocol(net: Transformer, task: Language, config: EvalConfig) -> EvalC
     """Return the config with what its protocol sets. Without a protocol it is returned as it is.
 
     The protocol "paper" takes 8 candidates in every adaptive order, the first 1,280 problems of
-    Zebra, sequences with the paper's padding, and EMA weights (D-39, the paper's protocol). An
-    order that is not adaptive has no candidates to set.
+    Zebra, uniform order for 36x36 boards, sequences with the paper's padding, and EMA weights (D-39,
+    the paper's protocol). An order that is not adaptive has no candidates to set.
 
     Raises:
         ValueError: the model learned text or sequences without padding, or was trained without EMA
@@ -329,6 +329,8 @@ def with_protocol(net: Transformer, task: Language, config: EvalConfig) -> EvalC
             "protocol=paper: the model was trained without EMA weights (ema=0). "
             "Train it with ema=0.9999, or leave the protocol out."
         )
+    if config.order is None and task.name == "sudoku-36" and not net.method.is_left_to_right:
+        config = replace(config, order="uniform")
     is_ranked = is_adaptive(order_for(net.method, task, config))
     candidates = (DEFAULT_CANDIDATES,) if is_ranked else None
     num_samples = NUM_ZEBRA if isinstance(task, Zebra) else None

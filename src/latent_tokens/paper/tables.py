@@ -19,6 +19,7 @@ from latent_tokens.paper.experiments import EXPERIMENTS, PUZZLES, Cell
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TEXT, TOP_PROB, UNIFORM, Printed, PrintedText
 from latent_tokens.paper.run import held_out, nats_above
+from latent_tokens.paper.scales import BOARDS_9
 from latent_tokens.tasks import CompactZebra, Zebra, configured
 
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
@@ -259,7 +260,8 @@ def printed(cell: Cell) -> Printed | None:
     """Return the number that the paper prints in this cell, or None."""
     if (cell.latents, cell.problems, cell.k) != (None, None, None):
         return None
-    columns = [table.get(cell.task, {}) for table in (TOP_PROB, UNIFORM, AR_MTP)]
+    task = "sudoku-gen" if cell.task == BOARDS_9 else cell.task
+    columns = [table.get(task, {}) for table in (TOP_PROB, UNIFORM, AR_MTP)]
     key = (cell.method, cell.order)
     return next((column[key] for column in columns if key in column), None)
 

@@ -36,7 +36,7 @@ ExperimentName = Literal[
     "claims", "all",
 ]  # fmt: skip
 DEFAULT_CANDIDATES = 8
-"""The paper's k (appendix D.2)."""
+"""The paper's k (appendix E.2)."""
 MOST_PROCESSES = 1_024
 DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
@@ -374,8 +374,8 @@ class TrainConfig(Config):
     """Position encoding. learned embeddings, rotary or both. Default: learned, or that of
     --from."""
     gelu: Literal["exact", "tanh"] | None = None
-    """GELU of the MLP. exact, or tanh, the paper's approximation: it differs by at most 5e-4 and
-    is slower on a CPU. Default: exact, or that of --from."""
+    """GELU of the MLP. exact, or tanh, the approximation of published models: it differs by at most
+    5e-4 and is slower on a CPU. Default: exact, or that of --from."""
     first: str | None = None
     """Method of the first steps and their number, as METHOD:STEPS. They train with its attention
     and loss, in one run with one learning rate schedule. Default: the method at every step."""
@@ -386,8 +386,8 @@ class TrainConfig(Config):
     """Masked tokens that are learned. all of the input, or the next one only. Default: the
     method's own."""
     noise: Literal["answer", "all"] = "answer"
-    """Tokens that are masked and learned. answer, or all: the prompt too, as in the paper's runs
-    on puzzles (docs/decisions.md, D-8, noised positions)."""
+    """Tokens that are masked and learned. answer, or all: the prompt too, as in the release
+    (docs/decisions.md, D-8, noised positions)."""
     precision: PrecisionSetting = "auto"
     """Floating-point format. auto is bf16 on an accelerator and on a CPU with AVX512-BF16 or AMX,
     and fp32 on another CPU. A resumed run keeps its format."""
@@ -535,8 +535,8 @@ class BenchConfig(Config):
     """Floating-point formats of the network. Default: fp32, and bf16 if the hardware has
     instructions for it."""
     vocabulary: int = 32
-    """Vocabulary size of a network that decodes, MASK included. 32 is the paper's for puzzles,
-    50258 that of GPT-2's tokens."""
+    """Vocabulary size of a network that decodes, MASK included. 32 is that of the paper's
+    parameter counts, 50258 that of GPT-2's tokens."""
     positions: PositionName = "learned"
     """Position encoding of such a network. learned, rotary (as in published text models) or
     both."""

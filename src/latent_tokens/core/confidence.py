@@ -123,7 +123,7 @@ def of_logits(function: Function, *, noise_on_log: bool = False) -> Confidence:
 
 @partial(of_logits, noise_on_log=True)
 def top_prob(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
-    """Return the largest probability of each candidate (equation of c_l, appendix D).
+    """Return the largest probability of each candidate (equation of c_l, appendix E).
 
     Args:
         logits: of A rows and K candidates.

@@ -315,7 +315,7 @@ class Transformer(nn.Module):
         max_length: the number of positions.
         positions: "rotary" embedding, "learned" embedding, or "both".
         dropout: the share of each block's outputs that is set to 0 in training.
-        gelu: "exact", or "tanh", the paper's approximation: within 5e-4, and a third as fast on a
+        gelu: "exact", or "tanh", the release's approximation: within 5e-4, and a third as fast on a
             CPU.
         parts: the part numbers of each token, whose embeddings are summed (`PartEmbedding`). None
             is an embedding per token.

@@ -31,7 +31,7 @@ MOST_SETTINGS = (
     'yields consistent improvements"'
 )
 IMPLIED = f"implied by {BETWEEN}"
-GAP = 'Section 4.3.2, of most tasks: "a gap persists"'
+GAP = 'implied by Section 4.3.2, of most tasks: "a gap persists"'
 LIKE_FIGURE_1 = 'implied by Figure 4: "interpolating between SIDM"'
 INFILLING = 'Section 4.3.2: "the model trained on unconditional generation does"'
 WINDOWS_IMPROVE = (

@@ -1,4 +1,4 @@
-"""Countdown: make the target from N numbers in N - 1 equations (Ye et al., 2025; appendix F.4)."""
+"""Countdown: make the target from N numbers in N - 1 equations (Ye et al., 2025; appendix G.2)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number} row
  */
 
-const DEFAULT_CANDIDATES = 8; // the paper's k (appendix D.2)
+const DEFAULT_CANDIDATES = 8; // the paper's k (appendix E.2)
 /** @type {OrderName[]} */
 const ORDERS = ["top_prob", "margin", "entropy", "uniform", "left_to_right"];
 

@@ -30,7 +30,7 @@ PAPER_LENGTHS = {9: 128, 36: 1536}  # by side (table of datasets); others to the
 
 @dataclass(frozen=True)
 class Sudoku:
-    """Boards of side box_rows * box_columns, as cells 0..side-1 row by row (appendix F.2).
+    """Boards of side box_rows * box_columns, as cells 0..side-1 row by row (appendix G.2).
 
     With padding = "paper", [BOS] cells [EOS] and more EOS up to the paper's length, all of them
     predicted.

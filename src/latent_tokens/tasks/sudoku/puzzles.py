@@ -1,4 +1,4 @@
-"""Sudoku as a text of two boards: the puzzle and its only solution (Shah et al., 2024; appendix F.3)."""
+"""Sudoku as a text of two boards: the puzzle and its only solution (Shah et al., 2024; appendix G.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zebra (Einstein) puzzles of Shah et al. (2024): houses in a row, with attributes (appendix F.3)."""
+"""Zebra (Einstein) puzzles of Shah et al. (2024): houses in a row, with attributes (appendix G.2)."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Zebra:
         for name, sizes in (("houses", self.houses), ("attributes", self.attributes)):
             if not isinstance(sizes, tuple) or not sizes or not all(size in MANY for size in sizes):
                 typed = " ".join(map(str, sizes)) if isinstance(sizes, tuple) else sizes
-                raise ValueError(f"{name}={typed}: each must be 3 to 6, as the paper's are")
+                raise ValueError(f"{name}={typed}: each must be 3 to 6")
 
     def generate(self, count: int, seed: int, first: int = 0) -> Examples:
         """Generate random tables with a minimal set of true clues that propagation solves."""

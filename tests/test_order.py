@@ -95,3 +95,11 @@ def test_left_to_right_is_known_by_what_an_order_does():
     assert not is_left_to_right(given([2, 1, 0]))
     assert not is_left_to_right(given([0, 1, 2, 3]))
     assert not is_left_to_right(any_order)
+
+
+def test_left_to_right_is_not_an_order_whose_last_block_comes_first():
+    def last_four_first(known):
+        block = torch.arange(known.shape[1]) // 4
+        return (100 * ~known - block).argsort(dim=1, stable=True)
+
+    assert not is_left_to_right(last_four_first)

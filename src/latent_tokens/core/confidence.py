@@ -81,8 +81,9 @@ class Candidates:
             shapes = f"{tuple(scores.shape)} for logits {tuple(self.logits.shape)}"
             problem = f"confidence={function_name(confidence)}: returns {shapes}"
             raise ValueError(f"{problem}. Return one number per candidate.")
-        is_own = confidence not in (top_prob, margin, entropy)  # these are numbers
-        if is_own and (scores.isnan() & self.is_candidate).any():
+        is_own = confidence not in (top_prob, margin, entropy)  # these are numbers if the logits are
+        is_nan = is_own and (scores.isnan() & self.is_candidate).any()
+        if is_nan and self.logits.amax().isfinite():
             problem = f"confidence={function_name(confidence)}: is not a number for a candidate"
             fix = "The logit of MASK is -inf: torch.special.entr(p) instead of -p log p."
             raise ValueError(f"{problem}. {fix}")
@@ -178,7 +179,7 @@ def annealed(
     gumbel = -(-noise.clamp(min=smallest).log()).log()
 
     def noisy(step: Candidates) -> Float[Tensor, "A K"]:
-        values = confidence(step)
+        values = step.score(confidence)
         if getattr(confidence, "noise_on_log", False):
             values = values.log()
         return values + scale[:, None] * gumbel

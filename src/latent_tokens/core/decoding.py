@@ -340,11 +340,11 @@ def check_num_latents(method: Method, latents: Count | None, off_distribution: b
     """Raise ValueError if the method cannot decode with this number of latent tokens."""
     n = getattr(latents, "__name__", latents)
     unsupported = f"latents={n} is not supported by {named(method)}"
-    if method.latent_control == "none" and n not in (None, 0):
+    if method.latent_control == "none" and latents not in (None, 0):
         fix = "latents=0, or a scdm, esolm or ar-mtp model"
         refuse(unsupported, "it has no latent tokens", fix)
     own = (None, "all") if method.window is None else (None, "all", method.window - 1)
-    if method.latent_control == "fixed" and n not in own and not off_distribution:
+    if method.latent_control == "fixed" and latents not in own and not off_distribution:
         fix = f"latents=all, a scdm or esolm model, or train {trainable_with(method, latents)}"
         fix += ". Use off_distribution=True to allow it"
         refuse(unsupported, "its number of latent tokens is fixed when it is trained", fix)

@@ -97,7 +97,7 @@ def score_tokens(
         before = plan.policy_input(arranged, shown)
         layout = plan.layout(choose_latents(latent_policy, before, draw))
         logits = candidate_logits(plan, shown, layout)[:, 0]  # (R, V)
-        correct = tokens[rows, order[rows, num_clean]]
+        correct = tokens[rows, arranged.gather(1, num_clean[:, None])[:, 0]]
         log_probabilities[rows, num_clean] = log_probability(logits, correct)
         is_argmax[rows, num_clean] = logits.argmax(-1) == correct
         report(1)
@@ -105,7 +105,7 @@ def score_tokens(
 
 
 def fits_one_pass(method: Method, latents: Count, length: int) -> bool:
-    """Return whether one pass holds all steps: with a shifted readout, or for n = 0 under the causal rule."""
+    """Return whether one pass has all steps: with a shifted readout, or for n = 0 under the causal rule."""
     return method.readout == "shifted" or (latents == 0 and agree(method.attention, causal, length))
 
 
@@ -156,7 +156,7 @@ def in_one_pass(
     num_known: Int[Tensor, " B"],
     ends: Int[Tensor, " B"],
 ) -> TokenScores:
-    """Return `score_tokens` for n = 0 under the causal rule, from one pass.
+    """Return `score_tokens` from one pass, if `fits_one_pass`.
 
     It is exact, as no clean token attends to a later one. With a shifted readout each slot receives
     the token before it. With the readout "left" every token is clean, and its prediction is read at

@@ -26,6 +26,7 @@ from latent_tokens.checks import (
     refuse,
 )
 from latent_tokens.core.attention import (
+    PROBED_SLOTS,
     Rule,
     attends_earlier,
     attends_later,
@@ -36,6 +37,7 @@ from latent_tokens.core.attention import (
     clean_attends_to_masked,
     dense_mask,
     independent,
+    is_cacheable,
     semi_causal,
 )
 from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
@@ -241,6 +243,9 @@ def check_method(method: Method) -> None:
     if method.readout == "shifted" and not method.is_left_to_right:
         problem = "a slot receives the token to its left"
         refuse("readout=shifted", problem, "order=left_to_right")
+    if method.readout == "shifted" and not is_cacheable(method.attention, PROBED_SLOTS):
+        problem = "a slot attends to the tokens that it is trained to predict"
+        refuse(f"readout=shifted with {attention}", problem, "attention=causal")
     if method.readout == "shifted" and method.targets == "next":
         refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
     if method.readout == "left" and (has_depth or not (method.is_left_to_right or shows_all)):

@@ -96,9 +96,10 @@ def corrupt(
     lengths: Int[Tensor, " B"] | None = None,
     ends: Int[Tensor, " B"] | None = None,
 ) -> TrainingBatch:
-    """Draw the random part of `loss`: orders and numbers of clean tokens. Raises as `loss`.
+    """Draw the random part of `loss`: orders, numbers of clean tokens, and so which slots are scored.
 
-    At most ends - 1 tokens of a row are clean, by default lengths - 1.
+    A slot weighs 1 over the number of scored ones of its row, or of unknown ones with weight="flat",
+    and over the size of the batch. Raises as `loss`. At most ends - 1 tokens of a row are clean, by default lengths - 1.
     """
     tokens = tokens.long()
     batch, length = tokens.shape

@@ -39,9 +39,8 @@ class PolicyInput(NamedTuple):
         2
     """
 
-    order: Int[
-        Tensor, "B L"
-    ]  # clean positions, candidates, other masked ones, those past the length
+    # Clean positions, candidates, other masked ones, those past the length
+    order: Int[Tensor, "B L"]
     num_clean: Int[Tensor, " B"]
     num_masked: Int[Tensor, " B"]
     candidates: Int[Tensor, " B"]  # the number of candidates

@@ -43,7 +43,7 @@ POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
 
 
 def default_order(method: Method, task: Language) -> str:
-    """Return left_to_right for methods that decode so, else the task's order, else top_prob (appendix G.4)."""
+    """Return left_to_right for methods that decode so, the task's order, or top_prob (appendix G.4)."""
     return "left_to_right" if method.is_left_to_right else getattr(task, "order", "top_prob")
 
 

@@ -15,7 +15,7 @@ from helpers.runs import tiny_run
 from latent_tokens import TASKS, Text, fit
 from latent_tokens.cli import main
 from latent_tokens.page.document import page_of, page_with
-from latent_tokens.trace.examples import PAGE_RECORD, examples
+from latent_tokens.trace.examples import PAGE_RECORD
 from latent_tokens.trace.record import LoadedModel
 
 pytestmark = pytest.mark.slow
@@ -417,7 +417,7 @@ def test_trace_page_opens_on_the_recorded_decodes_and_decodes_itself(opened, six
 def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, task):
     learned = Text(32) if task == "text" else TASKS[task]
     own = untrained(learned)
-    puzzle = "One ____ more" if task == "text" else examples(learned)[0]
+    puzzle = "One ____ more" if task == "text" else learned.prompt(learned.generate(1, seed=0))
     traces = [decoded(own, puzzle, latents=latents, candidates=2, order="top_prob") for latents in (1, "all")]
     page = opened(saved(tmp_path, page_with(traces, "A caption.", [own])), PHONE)
     assert text(page, "#reason").startswith("These are recorded steps: their settings are fixed.")

@@ -41,7 +41,7 @@ def run_page(command: Page) -> int:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.page.document import page_of
     from latent_tokens.storage import write_atomic
-    from latent_tokens.trace.record import LoadedModel, traceable
+    from latent_tokens.trace.record import LoadedModel
 
     # Check the name of the file.
     check_outputs({".html": command.out}, command.replace)
@@ -49,8 +49,7 @@ def run_page(command: Page) -> int:
     # Load the models, and write the page.
     models = []
     for run in dict.fromkeys(command.runs or BUNDLED):
-        task = traceable(run, learned_task(find(run)))
-        models.append(LoadedModel(run, from_pretrained(run), task))
+        models.append(LoadedModel(run, from_pretrained(run), learned_task(find(run))))
     content = page_of(models).encode()
     write_atomic({command.out: content})
     print(f"{command.out}  ({len(content) / 1e6:.1f} MB)")

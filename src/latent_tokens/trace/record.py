@@ -22,7 +22,7 @@ from latent_tokens.evaluation.settings import (
     shown_latents,
 )
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Language, Solvable, Text, errors_of
+from latent_tokens.tasks import Examples, Solvable, Text, errors_of
 from latent_tokens.trace.boards import View, view
 
 
@@ -104,7 +104,12 @@ class LoadedModel:
     task: Solvable | Text
 
     def __post_init__(self) -> None:
-        check_fits(self.net, traceable(self.name, self.task))
+        if not isinstance(self.task, Solvable | Text):
+            raise ValueError(
+                f"run={self.name}: a model of {self.task.name}, which has neither puzzles nor text. "
+                "Use latent-tokens sample."
+            )
+        check_fits(self.net, self.task)
 
 
 @dataclass(frozen=True)
@@ -137,16 +142,6 @@ class DecodeRequest:
     @cached_property
     def view(self) -> View:
         return view(self.model.task, self.problem)
-
-
-def traceable(name: str, task: Language) -> Solvable | Text:
-    """Return the task of a model. Raise ValueError if it has neither puzzles nor text."""
-    if not isinstance(task, Solvable | Text):
-        raise ValueError(
-            f"run={name}: a model of {task.name}, which has neither puzzles nor text. "
-            "Use latent-tokens sample."
-        )
-    return task
 
 
 def verdict_of(trace: Trace) -> str:

@@ -230,7 +230,7 @@ class Zebra:
         if end >= self.length:
             raise ValueError(f"puzzle of {end} tokens: {self.name} has room for {self.length - 1}")
         length = self.length if self.padding == "paper" else end
-        return Examples.padded([prompt], [len(prompt)], [length], self.length, PAD)
+        return Examples.padded([prompt], [len(prompt)], self.length, [length], PAD)
 
     def keys(self, examples: Examples) -> Keys:
         """Return keys of the multiset of clues and the houses."""

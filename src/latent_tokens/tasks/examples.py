@@ -151,16 +151,9 @@ class Examples:
         return Examples(self.tokens[which], self.known[which], self.lengths[which])
 
 
-def stack(items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> Examples:
-    """Return single examples of one length L as a set.
-
-    Args:
-        items: dicts with tokens, known and length, or the same in tuples.
-    """
-    rows = [
-        (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item
-        for item in items
-    ]
+def stack(items: Sequence[Example]) -> Examples:
+    """Return single examples of one length L as a set."""
+    rows = [(item["tokens"], item["known"], item["length"]) for item in items]
     tokens, known, lengths = map(np.stack, zip(*rows, strict=True))
     return Examples(tokens, known.astype(np.bool_), lengths)
 

@@ -24,7 +24,6 @@ from latent_tokens.evaluation.rows import (
     metric_of,
     read_results,
     value_of,
-    with_noise,
 )
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.storage import read_description
@@ -125,8 +124,10 @@ def setting(row: Row) -> tuple[str, str, int | str]:
 
 
 def order_in_words(row: Mapping[str, Any]) -> str:
-    """Return the order of a row as people read it."""
-    return with_noise(ORDER_NAMES.get(row["order"], row["order"]), row.get("confidence_noise"))
+    """Return the order of a row as people read it, with the scale of the noise on its confidence."""
+    order = ORDER_NAMES.get(row["order"], row["order"])
+    noise = row.get("confidence_noise")
+    return f"{order}, noise {noise:g}" if noise else order
 
 
 def figure(

@@ -156,11 +156,6 @@ def labeled(latents: int | str, is_off_distribution: bool) -> str:
     return f"{latents} (off-distribution)" if is_off_distribution else str(latents)
 
 
-def with_noise(order: str, noise: float | None) -> str:
-    """Return the name of an order with the scale of the noise on its confidence, if there is any."""
-    return f"{order}, noise {noise:g}" if noise else order
-
-
 def value_of(row: Row, name: str) -> float:
     """Return the value of a metric."""
     return cast(Mapping[str, float], row)[name]

@@ -29,7 +29,6 @@ from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 
 FOLDER = Path(__file__).parent
 MOST_BYTES = 2_000_000  # of the traces in a page
-NO_MODEL = "This file has no model in it."
 CURVE = ("sudoku-6", "top_prob", 4)  # task, order and k of the curve of accuracy over tokens
 LEFT_TO_RIGHT = ("sudoku-6", "left_to_right", 1)  # those of ar-mtp
 
@@ -71,9 +70,7 @@ def check_models(models: Sequence[LoadedModel]) -> None:
             raise ValueError(f"{model.name}: {reason} {instead}")
 
 
-def page_with(
-    traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()
-) -> str:
+def page_with(traces: Sequence[Trace], caption: str, models: Sequence[LoadedModel]) -> str:
     """Return the page that shows recorded decodes.
 
     The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the
@@ -81,7 +78,7 @@ def page_with(
 
     Args:
         traces: one decode, or two to compare.
-        caption: how the puzzle was chosen.
+        caption: how the puzzle was chosen, empty if it was not.
         models: the models of the decodes.
 
     Raises:
@@ -93,8 +90,8 @@ def page_with(
             f"the decode has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f} MB. "
             "Use fewer latent tokens, a smaller board, or one decode."
         )
-    reason = why_recorded(models) if models else NO_MODEL
-    reasons = [reason, *(why_not_repeated(trace["start"]["settings"]) for trace in traces)]
+    settings = [trace["start"]["settings"] for trace in traces]
+    reasons = [why_recorded(models), *map(why_not_repeated, settings)]
     reason = next(filter(None, reasons), "")
     own = [] if reason else list({model.name: model for model in models}.values())
     words = f"These are recorded steps: their settings are fixed. {reason}" if reason else ""

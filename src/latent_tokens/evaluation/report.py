@@ -18,6 +18,7 @@ from latent_tokens.checks import did_you_mean, is_number
 from latent_tokens.evaluation.rows import (
     KEYS,
     Row,
+    bounds_of,
     described_run,
     entries,
     labeled,
@@ -63,9 +64,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
         "latents n": [labeled(row["latents"], row.get("off_distribution", False)) for row in rows],
         "per step": [selection_in_words(row) for row in rows if selected],
         heading: [f"{metric_of(row):.1f}" for row in rows],
-        "95% interval": [
-            "{:.1f} - {:.1f}".format(*row["ci95"]) if row["ci95"] else "" for row in rows
-        ],
+        "95% interval": [bounds_of(row["ci95"]) for row in rows],
         "entropy": numbers("entropy", "{:.2f}"),
         "tokens": numbers("relative_cost", "{:.2f}x"),
         "passes": numbers("forward_passes_mean", "{:.1f}"),

@@ -156,6 +156,11 @@ def labeled(latents: int | str, is_off_distribution: bool) -> str:
     return f"{latents} (off-distribution)" if is_off_distribution else str(latents)
 
 
+def bounds_of(interval: Sequence[float] | None, digits: int = 1) -> str:
+    """Return an interval as people read it. It is empty without one."""
+    return "" if interval is None else f"{interval[0]:.{digits}f} - {interval[1]:.{digits}f}"
+
+
 def value_of(row: Row, name: str) -> float:
     """Return the value of a metric."""
     return cast(Mapping[str, float], row)[name]

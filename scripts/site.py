@@ -13,7 +13,7 @@ from latent_tokens.checkpoints.directory import from_pretrained, learned_task
 from latent_tokens.checkpoints.files import BUNDLED, find
 from latent_tokens.page.document import site_of
 from latent_tokens.storage import write_atomic
-from latent_tokens.trace.record import LoadedModel, traceable
+from latent_tokens.trace.record import LoadedModel
 
 FIRST = "sudoku-6-scdm"
 CARD = Path(__file__).parents[1] / "docs" / "card.png"
@@ -22,10 +22,7 @@ CARD = Path(__file__).parents[1] / "docs" / "card.png"
 def main(folder: Path) -> None:
     """Write the files of the site, and the picture that other sites show for a link to it."""
     names = sorted(path.name for path in BUNDLED.iterdir() if path.is_dir() and path.name != FIRST)
-    models = [
-        LoadedModel(name, from_pretrained(name), traceable(name, learned_task(find(name))))
-        for name in (FIRST, *names)
-    ]
+    models = [LoadedModel(name, from_pretrained(name), learned_task(find(name))) for name in (FIRST, *names)]
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic({folder / name: content.encode() for name, content in site_of(models).items()})
     shutil.copy(CARD, folder)

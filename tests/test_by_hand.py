@@ -403,7 +403,7 @@ def test_an_epoch_visits_each_example_once():
 
 def test_first_masked_token_of_a_row_is_no_padding():
     """Of 1 2 3 PAD PAD the first is known, so 1 or 2 tokens are clean, and never 3 or 4."""
-    rows = Examples.padded([[1, 2, 3]] * 64, 1, [5] * 64, 5, pad=0)
+    rows = Examples.padded([[1, 2, 3]] * 64, 1, 5, [5] * 64)
     batch = draw_examples(rows, lt.METHODS["ar-mtp"], config(), 9, step=0, part=0, pad=0)
     assert set(batch.layout.num_clean.tolist()) == {1, 2}
 

@@ -30,8 +30,12 @@ PUZZLE = EXAMPLES[4][1]
 ALMOST = "641.3232541613462525...3512364463251"
 
 
+def puzzle_of(task):
+    return examples(task)[0] if isinstance(task, Sudoku) else task.prompt(task.generate(1, seed=0))
+
+
 def ask(loaded, setting=None, puzzle=None):
-    problem = loaded.task.encode(puzzle or examples(loaded.task)[0])
+    problem = loaded.task.encode(puzzle or puzzle_of(loaded.task))
     return DecodeRequest(loaded, problem, setting or SamplingConfig())
 
 
@@ -139,7 +143,7 @@ def test_start_has_what_is_drawn():
     houses = model("zebra-3")
     start = trace(ask(houses))["start"]
     assert (start["kind"], start["columns"], start["heads"]) == ("zebra", 3, ["A", "B", "C"])
-    clues = houses.task.decode(houses.task.encode(examples(houses.task)[0]).tokens[0])
+    clues = houses.task.decode(houses.task.encode(puzzle_of(houses.task)).tokens[0])
     assert all(line in clues for line in start["words"])
     assert start["signs"][zebra.DIGIT + 2] == "3"
     start = trace(ask(model("countdown-3"), puzzle="4,5,6,14"))["start"]
@@ -220,9 +224,7 @@ def test_equations_are_wrong_where_they_are_not_true(answer, wrong):
     assert drawn.broken(problem.tokens[0]) == [0]  # of an empty answer
 
 
-@pytest.mark.parametrize(
-    "name", ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-6-puzzle", "zebra-3", "countdown-3"]
-)
+@pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16"])
 def test_examples_can_be_solved(name):
     task = TASKS[name]
     counts = {puzzle: task.count_solutions(task.encode(puzzle), most=2) for puzzle in examples(task)}

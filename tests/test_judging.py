@@ -13,7 +13,6 @@ from latent_tokens import METHODS, Transformer, evaluate
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.text import (
     LanguageModel,
-    NGram,
     Trigrams,
     distinct,
     entropy,
@@ -26,20 +25,21 @@ from latent_tokens.tasks import Examples, Text
 
 def test_trigrams_by_hand():
     """Neither (1, 2) nor (2,) was followed by a token, so the last is predicted without history."""
-    model = NGram([[0, 1, 2], [0, 1, 1]], vocab_size=4)
+    model = Trigrams([[0, 1, 2], [0, 1, 1]], vocab_size=4)
     single = [model.probability((), token) for token in range(4)]
     assert single == pytest.approx([11 / 36, 15 / 36, 7 / 36, 3 / 36])
     assert np.exp(-model.nats([0, 1, 2, 3])) == pytest.approx([11 / 36, 29 / 36, 61 / 144, 3 / 36])
     assert max(map(len, model.followers)) == 2
-    assert Trigrams(Text(3), Examples.of(np.array([[0, 1, 2]] * 3, np.uint16), 0)).model.vocab_size == 257
+    held_out = Examples.of(np.array([[0, 1, 2]] * 3, np.uint16), 0)
+    assert find_evaluator("trigrams", Text(3), held_out).vocab_size == 257
 
 
 def test_trigrams_learn_from_the_first_and_skip_the_frame(monkeypatch):
     monkeypatch.setattr("latent_tokens.evaluation.text.LEARNED_FROM", 2)
     held_out = np.array([[0, 1, 2], [0, 1, 1], [3, 3, 3]], np.uint16)
-    judge, done = Trigrams(Text(3), Examples.of(held_out, 0)), []
+    judge, done = find_evaluator("trigrams", Text(3), Examples.of(held_out, 0)), []
     nats, counts = judge(Text(3), held_out[[0, 2]], done.append)
-    model = NGram(held_out[:2], 257)
+    model = Trigrams(held_out[:2], 257)
     assert nats == pytest.approx([model.nats(held_out[row])[1:].sum() for row in (0, 2)])
     assert (judge.name, counts.tolist(), sum(done)) == ("trigrams of 2 held-out sequences", [2, 2], 2)
 

@@ -26,7 +26,6 @@ from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
 from latent_tokens.tasks import Solvable, errors_of
 from latent_tokens.tasks.base import scores_of
-from latent_tokens.trace.examples import examples as examples_of
 
 
 class Palindrome(TaskBase):
@@ -219,7 +218,6 @@ def test_generate_is_called_by_position():
     task.generate = lambda n, s, f: TASK.generate(count=n, seed=s, first=f)
     assert (dataset(task, "train", 4).tokens == dataset(TASK, "train", 4).tokens).all()
     assert len(make_problems(task, 4, seed=0)) == 4
-    assert len(examples_of(task)) == 3
 
 
 def test_task_that_is_no_complete_object_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from helpers.runs import tiny_run
 from latent_tokens import TASKS, Text, fit
 from latent_tokens.cli import main
 from latent_tokens.page.document import page_of, page_with
-from latent_tokens.trace.examples import PAGE_RECORD, examples
+from latent_tokens.trace.examples import PAGE_RECORD
 from latent_tokens.trace.record import LoadedModel
 
 pytestmark = pytest.mark.slow
@@ -417,7 +417,7 @@ def test_trace_page_opens_on_the_recorded_decodes_and_decodes_itself(opened, six
 def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, task):
     learned = Text(32) if task == "text" else TASKS[task]
     own = untrained(learned)
-    puzzle = "One ____ more" if task == "text" else examples(learned)[0]
+    puzzle = "One ____ more" if task == "text" else learned.prompt(learned.generate(1, seed=0))
     traces = [decoded(own, puzzle, latents=latents, candidates=2, order="top_prob") for latents in (1, "all")]
     page = opened(saved(tmp_path, page_with(traces, "A caption.", [own])), PHONE)
     assert text(page, "#reason").startswith("These are recorded steps: their settings are fixed.")
@@ -439,9 +439,10 @@ def test_trace_page_of_another_task_shows_its_recorded_steps(opened, tmp_path, t
 @pytest.mark.parametrize("has_model", [True, False])
 def test_hostile_model_name_is_text_in_a_trace(opened, six, tmp_path, has_model):
     """With its model, the page of one decode compares it with another."""
-    hostile = LoadedModel(HOSTILE, six.net, six.task)
+    net = six.net if has_model else untrained("sudoku-6").net  # which is not saved
+    hostile = LoadedModel(HOSTILE, net, six.task)
     traces = [decoded(hostile, SIX, latents="all", candidates=4)] * (1 if has_model else 2)
-    page = opened(saved(tmp_path, page_with(traces, HOSTILE, [hostile] if has_model else [])), PHONE)
+    page = opened(saved(tmp_path, page_with(traces, HOSTILE, [hostile])), PHONE)
     assert page.locator("#lane-b").is_visible() != has_model
     if has_model:
         press(page, "Compare two settings")

@@ -22,8 +22,7 @@ from latent_tokens.cli import main
 from latent_tokens.commands.page import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.page import models
-from latent_tokens.page.document import page_with, read_asset, stored_curve
-from latent_tokens.page.inline import script_of
+from latent_tokens.page.document import page_with, read_asset, script_of, stored_curve
 from latent_tokens.palette import PAGE
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.examples import COMPARISONS, PAGE_RECORD, compared, measured, puzzles, solved
@@ -126,16 +125,16 @@ def test_entry_of_a_model_has_its_own_number_of_latent_tokens(tmp_path, name, la
 def test_recorded_page_has_its_traces_as_text_and_states_why_it_is_fixed(six):
     recorded = decoded(six, SIX, latents=4, order="blockwise:6")
     sneaky = {**recorded, "start": {**recorded["start"], "model": "</script><script>alert(1)</script><!--"}}
-    page = page_with([sneaky, recorded], models=[six])
+    page = page_with([sneaky, recorded], "", [six])
     assert contents(page, "traces") == [sneaky, recorded]
     assert "<script>alert" not in page
     assert contents(page, "contents")["entries"] == []
     assert "A page does not decode in the order blockwise:6." in contents(page, "contents")["reason"]
     mdm = model("sudoku-6-mdm")
-    page = page_with([decoded(mdm, SIX, latents=4, off_distribution=True)], models=[mdm])
+    page = page_with([decoded(mdm, SIX, latents=4, off_distribution=True)], "", [mdm])
     assert "A page does not decode off-distribution." in contents(page, "contents")["reason"]
     with refused("more than 2 MB"):
-        page_with([recorded] * 500)
+        page_with([recorded] * 500, "", [six])
 
 
 def test_site_is_a_space_that_fetches_all_models_but_one(tmp_path):
@@ -169,35 +168,23 @@ MODULES = {
 }
 
 
-def joined(folder, **changes):
-    """Return the modules of a folder as one script."""
-    for name, source in {**MODULES, **changes}.items():
-        (folder / f"{name}.js").write_text(source)
-    return script_of("a", folder)
-
-
 def test_modules_are_joined_in_the_order_of_their_imports(tmp_path):
-    script = joined(tmp_path)
+    for name, source in MODULES.items():
+        (tmp_path / f"{name}.js").write_text(source)
+    script = script_of("a", tmp_path)
     parts = ["const b = 1;", "async function c() {}", "class D {}", "const a = b + c();"]
     assert [script.count(part) for part in parts] == [1] * 4
     assert sorted(parts, key=script.index) == parts
     assert not re.search(r"^(import|export)\b", script, re.M)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"b": 'import { a } from "./a.js";\nexport const b = a;\n'}, "a.js: imports itself"),
-        ({"c": "const b = 2;\nexport const c = b;\n"}, "c.js: b is also in b.js"),
-        ({"b": "export default 1;\n"}, "b.js: 'export default 1;' cannot be joined"),
-        ({"b": 'import * as d from "./c.js";\n'}, "b.js: 'import * as d"),
-        ({"b": 'export { c } from "./c.js";\n'}, "b.js: 'export { c }"),
-        ({"b": "const { b, c } = {};\n"}, "b.js: 'const { b, c } = {};'"),
-    ],
-)
-def test_modules_of_another_form_are_refused(tmp_path, changes, message):
-    with refused(message):
-        joined(tmp_path, **changes)
+@pytest.mark.parametrize("entry", ["page", "worker"])
+def test_modules_of_the_page_share_no_name_and_can_be_joined(entry):
+    script = script_of(entry)
+    assert not re.findall(r"^(?:import|export)\b.*|^(?:const|let) [\[{].*", script, re.M)
+    names = re.findall(r"^(?:async )?(?:function\*?|const|let|class) ([\w$]+)", script, re.M)
+    assert len(names) > 20
+    assert len(names) == len(set(names))
 
 
 # The example puzzles and counts of the page: they were measured with the bundled weights.

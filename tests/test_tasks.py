@@ -181,7 +181,7 @@ def test_padded_examples_have_the_lengths_of_their_sequences():
     assert examples.known.sum(1).tolist() == [2, 0]
     assert examples.lengths.tolist() == [3, 1]
     assert Examples.padded([[255]], 1, length=2).tokens.dtype == np.uint8
-    assert Examples.padded([[1], [1]], 1, [2, 3], 3, 9).tokens.tolist() == [[1, 9, 9], [1, 9, 9]]
+    assert Examples.padded([[1], [1]], 1, 3, [2, 3], 9).tokens.tolist() == [[1, 9, 9], [1, 9, 9]]
     assert Examples.padded([], 1, 3).tokens.shape == (0, 3)
 
 

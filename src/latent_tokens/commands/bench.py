@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 
-from latent_tokens.commands.shared import Command, keep_freed_memory
+from latent_tokens.commands.shared import Command, keep_freed_memory, print_table
 from latent_tokens.configs import BenchConfig
 
 
@@ -33,8 +32,6 @@ class Bench(Command, BenchConfig):
 
 def run_bench(command: Bench) -> int:
     """Run `latent-tokens bench`. Print a table or JSON lines."""
-    from rich.console import Console
-
     from latent_tokens.bench import Row, bench, speed_table
 
     keep_freed_memory()
@@ -51,7 +48,7 @@ def run_bench(command: Bench) -> int:
             "--methods with --train: there is nothing to measure. Name a method or a training shape."
         )
     if not command.json:
-        Console(width=None if sys.stdout.isatty() else 130).print(speed_table(rows))
+        print_table(speed_table(rows))
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from latent_tokens.commands.shared import (
     ManyValues,
     OwnCode,
     Runs,
+    print_table,
 )
 from latent_tokens.configs import EvalConfig
 
@@ -59,8 +59,6 @@ class Evaluate(Command, EvalConfig, OwnCode):
 
 def run_evaluate(command: Evaluate) -> int:
     """Run `latent-tokens evaluate`. Print a table per model, or JSON lines."""
-    from rich.console import Console
-
     from latent_tokens.checkpoints.directory import learned_task, model_of
     from latent_tokens.checkpoints.files import find
     from latent_tokens.evaluation.evaluate import checked_decodings
@@ -84,7 +82,7 @@ def run_evaluate(command: Evaluate) -> int:
         rows = evaluate_run(command, config, run, net, task)
         if not command.json and processes.is_main():
             title = f"{run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
-            Console(width=None if sys.stdout.isatty() else 132).print(table(rows, title))
+            print_table(table(rows, title))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from latent_tokens.commands.shared import Command, check_outputs, keep_freed_memory
+from latent_tokens.commands.shared import Command, check_outputs, keep_freed_memory, print_table
 from latent_tokens.configs import DemoConfig
 
 BUNDLED = ("sudoku-6-scdm",)
@@ -41,7 +40,7 @@ def run_page(command: Page) -> int:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.page.document import page_of
     from latent_tokens.storage import write_atomic
-    from latent_tokens.trace.record import LoadedModel, traceable
+    from latent_tokens.trace.record import LoadedModel
 
     # Check the name of the file.
     check_outputs({".html": command.out}, command.replace)
@@ -49,8 +48,7 @@ def run_page(command: Page) -> int:
     # Load the models, and write the page.
     models = []
     for run in dict.fromkeys(command.runs or BUNDLED):
-        task = traceable(run, learned_task(find(run)))
-        models.append(LoadedModel(run, from_pretrained(run), task))
+        models.append(LoadedModel(run, from_pretrained(run), learned_task(find(run))))
     content = page_of(models).encode()
     write_atomic({command.out: content})
     print(f"{command.out}  ({len(content) / 1e6:.1f} MB)")
@@ -71,21 +69,17 @@ class Demo(Command, DemoConfig):
 
 def run_demo(command: Demo) -> int:
     """Run `latent-tokens demo`. Print the tables and the paths of the files."""
-    from rich.console import Console
-
     from latent_tokens.demo import demo
     from latent_tokens.evaluation.report import table
 
     config = command.config(DemoConfig)
     keep_freed_memory()
     rows, references = demo(config)
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    console.print(
-        table(rows, f"sudoku-6: latent tokens n, {rows[0]['num_samples']:,} samples per row")
-    )
+    samples = f"{rows[0]['num_samples']:,} samples per row"
+    print_table(table(rows, f"sudoku-6: latent tokens n, {samples}"))
     if references:
         title = "for comparison: methods without latent token control"
-        console.print(table(references, title if config.every_method else f"{title} (stored rows)"))
+        print_table(table(references, title if config.every_method else f"{title} (stored rows)"))
     print(
         f"{config.out / 'latents.png'} and {config.out / 'summary.json'}. "
         f"Open {config.out / 'trace.html'} in a browser to see the model decode."

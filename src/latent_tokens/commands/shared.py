@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from tyro.conf import arg
 
 from latent_tokens.configs import NumCandidates, NumLatents
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 C = TypeVar("C")
+WIDTH = 132  # of a table that is not printed in a terminal
 Run = Annotated[str, arg(metavar="RUN")]
 Runs = Annotated[tuple[str, ...], arg(metavar="RUN [RUN ...]")]
 ManyCandidates = Annotated[
@@ -87,6 +92,13 @@ def latents_in_words(
     if latents == 0:
         return "0 latent tokens"
     return f"{latents} latent token{'' if latents == 1 else 's'} per step, fewer in the last steps"
+
+
+def print_table(table: Table) -> None:
+    """Print a table. In a file or a pipe no line is cut."""
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 def check_outputs(outputs: Mapping[str, Path | None], replace: bool) -> None:

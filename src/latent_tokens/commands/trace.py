@@ -99,12 +99,12 @@ def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
     from latent_tokens.checkpoints.directory import learned_task, opened
     from latent_tokens.checkpoints.files import find
-    from latent_tokens.trace.record import DecodeRequest, LoadedModel, traceable
+    from latent_tokens.trace.record import DecodeRequest, LoadedModel
 
     sampling = command.config(SamplingConfig)
 
     def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        task = traceable(run, learned_task(find(run), command.task))
+        task = learned_task(find(run), command.task)
         model = LoadedModel(run, opened(run, command.method, command.base), task)
         problem = task.encode(puzzle_text(command.puzzle))
         return DecodeRequest(model, problem, replace(sampling, latents=latents))

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from latent_tokens.checks import check_int
-
 NORMAL = 1.959964  # the 97.5% quantile of the normal distribution
 
 STUDENT = (
@@ -106,14 +104,10 @@ def student(count: int) -> float:
     Args:
         count: 2 or more.
 
-    Raises:
-        ValueError: there are fewer.
-
     Example:
         >>> student(3)
         4.303
     """
-    check_int("count", count, 2)
     degrees = count - 1
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]

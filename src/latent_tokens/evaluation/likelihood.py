@@ -20,7 +20,7 @@ from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import EvalConfig, block_in
 from latent_tokens.core.decoding import Count, Decoding, is_off_distribution
 from latent_tokens.core.denoiser import Denoiser
-from latent_tokens.core.method import Method, name_of
+from latent_tokens.core.method import Method, checked_method, name_of
 from latent_tokens.core.order import (
     Order,
     any_order,
@@ -86,12 +86,8 @@ def nats_along_orders(
         (3, 2)
     """
     # Choose the orders.
-    method = net.method
+    method = checked_method(net, None)
     device = device_of(net)
-    if method is None:
-        raise ValueError(
-            "net.method=None: the net has no method. Set it to the one that it was trained with."
-        )
     schedule = schedule_for(method, order)
     count = orders if is_random(schedule) else 1
 

@@ -18,13 +18,13 @@ from latent_tokens.checks import did_you_mean, is_number
 from latent_tokens.evaluation.rows import (
     KEYS,
     Row,
+    bounds_of,
     described_run,
     entries,
     labeled,
     metric_of,
     read_results,
     value_of,
-    with_noise,
 )
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.storage import read_description
@@ -64,9 +64,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
         "latents n": [labeled(row["latents"], row.get("off_distribution", False)) for row in rows],
         "per step": [selection_in_words(row) for row in rows if selected],
         heading: [f"{metric_of(row):.1f}" for row in rows],
-        "95% interval": [
-            "{:.1f} - {:.1f}".format(*row["ci95"]) if row["ci95"] else "" for row in rows
-        ],
+        "95% interval": [bounds_of(row["ci95"]) for row in rows],
         "entropy": numbers("entropy", "{:.2f}"),
         "tokens": numbers("relative_cost", "{:.2f}x"),
         "passes": numbers("forward_passes_mean", "{:.1f}"),
@@ -125,8 +123,10 @@ def setting(row: Row) -> tuple[str, str, int | str]:
 
 
 def order_in_words(row: Mapping[str, Any]) -> str:
-    """Return the order of a row as people read it."""
-    return with_noise(ORDER_NAMES.get(row["order"], row["order"]), row.get("confidence_noise"))
+    """Return the order of a row as people read it, with the scale of the noise on its confidence."""
+    order = ORDER_NAMES.get(row["order"], row["order"])
+    noise = row.get("confidence_noise")
+    return f"{order}, noise {noise:g}" if noise else order
 
 
 def figure(

@@ -156,9 +156,9 @@ def labeled(latents: int | str, is_off_distribution: bool) -> str:
     return f"{latents} (off-distribution)" if is_off_distribution else str(latents)
 
 
-def with_noise(order: str, noise: float | None) -> str:
-    """Return the name of an order with the scale of the noise on its confidence, if there is any."""
-    return f"{order}, noise {noise:g}" if noise else order
+def bounds_of(interval: Sequence[float] | None, digits: int = 1) -> str:
+    """Return an interval as people read it. It is empty without one."""
+    return "" if interval is None else f"{interval[0]:.{digits}f} - {interval[1]:.{digits}f}"
 
 
 def value_of(row: Row, name: str) -> float:

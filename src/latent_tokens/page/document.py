@@ -14,7 +14,6 @@ from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import block_in
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.rows import read_results
-from latent_tokens.page.inline import script_of
 from latent_tokens.page.models import (
     model_entry,
     weights_entry,
@@ -28,8 +27,9 @@ from latent_tokens.trace.examples import PAGE_RECORD
 from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
 
 FOLDER = Path(__file__).parent
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.M)
+EXPORT = re.compile(r"^export (?=(?:async )?function\b|const\b|class\b)", re.M)
 MOST_BYTES = 2_000_000  # of the traces in a page
-NO_MODEL = "This file has no model in it."
 CURVE = ("sudoku-6", "top_prob", 4)  # task, order and k of the curve of accuracy over tokens
 LEFT_TO_RIGHT = ("sudoku-6", "left_to_right", 1)  # those of ar-mtp
 
@@ -71,9 +71,7 @@ def check_models(models: Sequence[LoadedModel]) -> None:
             raise ValueError(f"{model.name}: {reason} {instead}")
 
 
-def page_with(
-    traces: Sequence[Trace], caption: str = "", models: Sequence[LoadedModel] = ()
-) -> str:
+def page_with(traces: Sequence[Trace], caption: str, models: Sequence[LoadedModel]) -> str:
     """Return the page that shows recorded decodes.
 
     The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the
@@ -81,7 +79,7 @@ def page_with(
 
     Args:
         traces: one decode, or two to compare.
-        caption: how the puzzle was chosen.
+        caption: how the puzzle was chosen, empty if it was not.
         models: the models of the decodes.
 
     Raises:
@@ -93,8 +91,8 @@ def page_with(
             f"the decode has {size / 1e6:.1f} MB, more than {MOST_BYTES / 1e6:.0f} MB. "
             "Use fewer latent tokens, a smaller board, or one decode."
         )
-    reason = why_recorded(models) if models else NO_MODEL
-    reasons = [reason, *(why_not_repeated(trace["start"]["settings"]) for trace in traces)]
+    settings = [trace["start"]["settings"] for trace in traces]
+    reasons = [why_recorded(models), *map(why_not_repeated, settings)]
     reason = next(filter(None, reasons), "")
     own = [] if reason else list({model.name: model for model in models}.values())
     words = f"These are recorded steps: their settings are fixed. {reason}" if reason else ""
@@ -186,6 +184,30 @@ def filled_page(
         "weights": "\n".join(weights),
     }
     return re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], read_asset("page.html"))
+
+
+def script_of(entry: str, folder: Path = FOLDER / "js") -> str:
+    """Return a module and all that it imports as one script, in which no name is global.
+
+    Modules have no other imports and exports than those of `IMPORT` and `EXPORT`, and no
+    top-level name twice, which a test checks.
+
+    Args:
+        entry: the name of the module, without .js.
+        folder: where the modules are.
+    """
+    bodies: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in bodies:
+            return
+        text = (folder / f"{name}.js").read_text(encoding="utf-8")
+        for imported in IMPORT.findall(text):
+            add(imported)
+        bodies[name] = EXPORT.sub("", IMPORT.sub("", text))
+
+    add(entry)
+    return '"use strict";\n(() => {\n' + "\n".join(bodies.values()) + "})();\n"
 
 
 def inline_json(content: object) -> str:

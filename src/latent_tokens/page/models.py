@@ -80,12 +80,9 @@ def model_entry(model: LoadedModel) -> dict[str, Any]:
         "name": model.name,
         "task": task.name,
         "method": name_of(method),
-        "parameters": sum(weight.numel() for weight in model.net.parameters()),
         "latent_control": method.latent_control,
         "latents": shown_latents(method, Decoding()),
         "side": task.side,
-        "left_to_right": method.is_left_to_right,
-        "continues_prefix": method.readout == "shifted",
         "candidates": measured().get(task.name, {"candidates": DEFAULT_CANDIDATES})["candidates"],
         "examples": [
             {

@@ -33,7 +33,6 @@ MARKERS = ("o", "s", "^", "D")
 Point = tuple[float, tuple[float, float] | None]  # a value, and its interval below and above
 PointOf = Callable[[Line, Sequence[Line]], Point | None]  # of a line among those of its panel
 BELOW = 35  # points from a panel to its legend: the tick labels and the label of the axis
-LINE_HEIGHT = 10  # points of each further line of a tick label
 MIN_TICK_DISTANCE = 0.03  # of the length of the axis
 
 
@@ -65,9 +64,7 @@ def legend_below(axes: Axes) -> None:
 
     entries = zip(*axes.get_legend_handles_labels(), strict=True)
     handles, labels = zip(*sorted(entries, key=lambda entry: rank(entry[1])), strict=True)
-    further_lines = max((tick.get_text().count("\n") for tick in axes.get_xticklabels()), default=0)
-    points = BELOW + LINE_HEIGHT * further_lines
-    below = ScaledTranslation(0, -points / 72, axes.figure.dpi_scale_trans)
+    below = ScaledTranslation(0, -BELOW / 72, axes.figure.dpi_scale_trans)
     axes.legend(
         handles,
         labels,

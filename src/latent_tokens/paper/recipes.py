@@ -13,15 +13,11 @@ from math import ceil
 from pathlib import Path
 
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, DataConfig, EvalConfig, ScaleName, TrainConfig
-from latent_tokens.data.datasets import GENERATOR, task_of
+from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.storage import Json, short_hash
-from latent_tokens.tasks import Text
-
-Content = Json
-"""A value that enters a hash."""
 
 DIGITS = 12  # of a hash
 OF_TRAINING = (
@@ -50,7 +46,7 @@ OF_DATA = (
 ONLY_IF_SET = ("freeze_embeddings", "off_distribution", "confidence_noise")
 
 
-def training_content(config: TrainConfig) -> dict[str, Content]:
+def training_content(config: TrainConfig) -> dict[str, Json]:
     """Return the settings that the weights depend on."""
     settings = settings_of(config, OF_TRAINING)
     settings["num_train"] = config.num_train or DEFAULT_NUM_TRAIN
@@ -59,7 +55,7 @@ def training_content(config: TrainConfig) -> dict[str, Content]:
     return settings
 
 
-def evaluation_content(config: EvalConfig) -> dict[str, Content]:
+def evaluation_content(config: EvalConfig) -> dict[str, Json]:
     """Return the settings that a result depends on."""
     settings = settings_of(config, OF_EVALUATION)
     if config.candidates is not None:
@@ -67,7 +63,7 @@ def evaluation_content(config: EvalConfig) -> dict[str, Content]:
     return settings
 
 
-def data_content(config: DataConfig) -> dict[str, Content]:
+def data_content(config: DataConfig) -> dict[str, Json]:
     """Return all that the examples of a data set depend on. A file enters by its name."""
     settings = settings_of(config, OF_DATA)
     if config.from_file:
@@ -79,14 +75,14 @@ def data_content(config: DataConfig) -> dict[str, Content]:
     return settings
 
 
-def settings_of(config: object, names: Sequence[str]) -> dict[str, Content]:
+def settings_of(config: object, names: Sequence[str]) -> dict[str, Json]:
     """Return some fields of a config by their names, without None."""
     values = ((name, getattr(config, name)) for name in names)
     entries = {name: value or None if name in ONLY_IF_SET else value for name, value in values}
     return {name: value for name, value in entries.items() if value is not None}
 
 
-def hash_of(content: Mapping[str, Content]) -> str:
+def hash_of(content: Mapping[str, Json]) -> str:
     """Return the first twelve hexadecimal digits of the SHA-256 of a JSON object with sorted keys."""
     return short_hash(json.dumps(content, sort_keys=True).encode(), DIGITS)
 
@@ -114,16 +110,9 @@ class Recipe:
         return f"{training.task}-{training.method}-{training.seed}-{hash_of(content)}"
 
     @property
-    def length(self) -> int:
-        """The number of positions of a sequence."""
-        if self.data.task == "text":
-            return self.data.length or Text.length
-        return task_of(self.data).length
-
-    @property
     def hash(self) -> str:
         """The hash of all that the result depends on."""
-        content: dict[str, Content] = {
+        content: dict[str, Json] = {
             "model": self.model,
             "evaluation": evaluation_content(self.evaluation),
             "problems": None if self.problems is None else data_content(self.problems),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
@@ -16,13 +16,11 @@ from latent_tokens.paper.figures import draw, draw_text
 from latent_tokens.paper.plan import Work, plan, run_in_processes, say
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.run import check_together, measured, run
-from latent_tokens.paper.tables import Line, lines, markdown, text_markdown
+from latent_tokens.paper.tables import lines, markdown, text_markdown
 from latent_tokens.processes import fastest_device
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
-MakeTable = Callable[[Sequence[Line], str], str]
-DrawFigure = Callable[[Sequence[Line], str, str, Path], list[Path]]
 
 
 def reproduce(config: ReproduceConfig) -> str:
@@ -134,19 +132,14 @@ def write(
     shown = lines(requested, rows)
     check_together([row for line in shown for row in line.rows], folder / ROWS)
     command = f"latent-tokens reproduce {experiment} --scale {scale}{flags}"
-    make_table, draw_figure = report_of(shown)
-    table = f"{make_table(shown, experiment)}\n`{command}`\n"
+    is_text = all(line.is_text for line in shown)
+    table = text_markdown(shown, experiment) if is_text else markdown(shown, experiment)
+    table += f"\n`{command}`\n"
     write_atomic({folder / f"{experiment}.md": table.encode()})
     if not experiment.startswith("table"):
+        draw_figure = draw_text if is_text else draw
         draw_figure(shown, experiment, command, folder / experiment)
     return table
-
-
-def report_of(lines: Sequence[Line]) -> tuple[MakeTable, DrawFigure]:
-    """Return what makes the Markdown table of an experiment, and what draws its figure."""
-    if all(line.is_text for line in lines):
-        return text_markdown, draw_text
-    return markdown, draw
 
 
 def announce(works: list[Work]) -> None:

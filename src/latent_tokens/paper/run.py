@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from latent_tokens.checkpoints.directory import from_pretrained
+from latent_tokens.checkpoints.directory import from_pretrained, learned_text
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.configs import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
@@ -26,7 +26,6 @@ from latent_tokens.paper.recipes import Recipe
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import counting
 from latent_tokens.storage import append_line, read_description, read_lines, source_commit
-from latent_tokens.tasks import Text, described
 from latent_tokens.tasks.base import evenly
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.loop import fit
@@ -39,10 +38,8 @@ def measure_text(net: Transformer, recipe: Recipe) -> Row:
     The order of a sequence is the same for every n. The sequences are evenly spaced in the test
     split. Raise ValueError if the model is not of text, or the evaluator model is missing.
     """
-    folder, config = recipe.training.folder, recipe.evaluation
-    task = described(read_description(folder, "config.json", "model").get("task"), folder)
-    if not isinstance(task, Text):
-        raise ValueError(f"{folder}: is a model of {task.name}, not of text")
+    config = recipe.evaluation
+    task = learned_text(recipe.training.folder)
     validation = None if config.data is None else read_split(task, config.data, "validation")
     evaluator = find_evaluator(str(recipe.evaluator), task, validation, device_of(net))
     (row,) = evaluate(net, task, config, evaluator=evaluator)

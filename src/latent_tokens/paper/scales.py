@@ -100,15 +100,10 @@ def cpu_budget(task: TaskName, precision: Precision | None = None, **training: A
 
 def longer_budget(
     task: TaskName, num_train: int, precision: Precision = "fp32", **training: Any
-) -> dict[str, Any]:
-    """Return the arguments of a budget of three seeds and batches of 64, in one precision throughout."""
-    return {
-        "task": task,
-        "training": {"size": "nano", "precision": precision, "batch_size": 64, **training},
-        "data": {"num_train": num_train},
-        "seeds": 3,
-        "precision": precision,
-    }
+) -> Budget:
+    """Return a budget of three seeds and batches of 64, in one precision throughout."""
+    training = {"size": "nano", "precision": precision, "batch_size": 64, **training}
+    return Budget(task, training, {"num_train": num_train}, seeds=3, precision=precision)
 
 
 def smoke_budget(task: TaskName, **data: Any) -> Budget:
@@ -147,17 +142,16 @@ SCALES: Registry[Scale] = Registry(
         "cpu": Scale(
             {
                 "sudoku-gen": cpu_budget("sudoku-6", steps=3_400),
-                BOARDS_9: Budget(
-                    **longer_budget("sudoku-9", 100_000, steps=4_000),
+                BOARDS_9: replace(
+                    longer_budget("sudoku-9", 100_000, steps=4_000),
                     latent_counts=(0, 4, 8, 16, 32, "all"),
                     windows=(8, 32),
                 ),
                 "sudoku-puzzle": cpu_budget("sudoku-6-puzzle", "fp32", steps=2_400),
-                "zebra": Budget(**ZEBRA, curve_candidates=2, latent_counts=(0, 2, 4, "all")),
-                "countdown": Budget(**COUNTDOWN, latent_counts=(0, 4, 8, 16, "all")),
-                "sudoku-large": Budget(
-                    **longer_budget("sudoku-9-pattern", 100_000, steps=1_500),
-                    windows=(1, 4, 16, 64),
+                "zebra": replace(ZEBRA, curve_candidates=2, latent_counts=(0, 2, 4, "all")),
+                "countdown": replace(COUNTDOWN, latent_counts=(0, 4, 8, 16, "all")),
+                "sudoku-large": replace(
+                    longer_budget("sudoku-9-pattern", 100_000, steps=1_500), windows=(1, 4, 16, 64)
                 ),
                 "text": Budget(
                     "text",

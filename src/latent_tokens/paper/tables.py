@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
-from latent_tokens.evaluation.rows import Row, value_of
+from latent_tokens.evaluation.rows import Row, bounds_of, value_of
 from latent_tokens.evaluation.settings import is_adaptive
 from latent_tokens.paper.experiments import EXPERIMENTS, PUZZLES, Cell
 from latent_tokens.paper.recipes import Recipe
@@ -325,9 +325,9 @@ def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
         *named(line),
         "" if line.recipes[0].imported else str(row["train_seed"]),
         f"{row['perplexity']:.1f}",
-        bounds_of(row["ci95"], 1),
+        bounds_of(row["ci95"]),
         f"{row['entropy']:.2f}",
-        bounds_of(row["entropy_ci95"], 2),
+        bounds_of(row["entropy_ci95"], digits=2),
         f"{row['distinct_2']:.1f}",
         "" if nats is None else f"{nats:.3f}",
         "" if above is None else f"{above[0]:+.3f} ± {above[1]:.3f}",
@@ -338,11 +338,6 @@ def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
         f"{row['num_samples']:,}",
         row["judge"],
     )
-
-
-def bounds_of(interval: Sequence[float] | None, digits: int) -> str:
-    """Return an interval as text. It is empty without one."""
-    return "" if interval is None else f"{interval[0]:.{digits}f} - {interval[1]:.{digits}f}"
 
 
 def speedup(row: Row, lines: Sequence[Line]) -> str:

@@ -11,7 +11,7 @@ from latent_tokens.checkpoints.files import Entries, bundled_names
 from latent_tokens.checkpoints.hugging_face import is_hf_run
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, decoding_in_words
-from latent_tokens.evaluation.rows import Row, labeled, metric_of
+from latent_tokens.evaluation.rows import Row, bounds_of, labeled, metric_of
 from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import in_millions
@@ -144,7 +144,6 @@ def figures(rows: Sequence[Row]) -> str:
         return "None were measured."
     lines = []
     for row in rows:
-        interval = "" if row["ci95"] is None else "{:.1f} - {:.1f}".format(*row["ci95"])
         line = (
             row.get("problems") or row["task"],
             decoding_in_words(row),
@@ -152,7 +151,7 @@ def figures(rows: Sequence[Row]) -> str:
             labeled(row["latents"], row.get("off_distribution", False)),
             row["metric"],
             f"{metric_of(row):.1f}{'' if 'judge' in row else '%'}",
-            interval,
+            bounds_of(row["ci95"]),
             f"{row['num_samples']:,}",
             f"{row['relative_cost']:.2f}x",
         )

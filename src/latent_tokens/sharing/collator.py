@@ -9,7 +9,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
@@ -55,13 +54,11 @@ class DiffusionCollator:
     def __post_init__(self) -> None:
         checked_method(None, self.method)
 
-    def __call__(
-        self, items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]
-    ) -> dict[str, Tensor]:
+    def __call__(self, items: Sequence[Example]) -> dict[str, Tensor]:
         """Return the batch of B examples of L positions.
 
         Args:
-            items: items of `Examples`: dicts with tokens, known and length, or the same in tuples.
+            items: items of `Examples`: dicts with tokens, known and length.
 
         Returns:
             input_ids: Int (B, S).

@@ -249,7 +249,7 @@ class Countdown:
             [BOS, *ids(problem), SEP, *ids(answer), *[EOS][: len(answer)]]
             for problem, answer in pairs
         ]
-        return Examples.padded(sequences, given, lengths, self.length, PAD)
+        return Examples.padded(sequences, given, self.length, lengths, PAD)
 
     def _numbers(self, problem: str) -> list[int]:
         """Return the numbers and the target of a problem. Raise ValueError if they are none of this task."""

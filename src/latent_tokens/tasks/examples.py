@@ -113,34 +113,26 @@ class Examples:
     def padded(
         sequences: Sequence[Sequence[int]],
         given: Sequence[int] | int,
-        lengths: Sequence[int] | int | None = None,
-        length: int | None = None,
+        length: int,
+        lengths: Sequence[int] | None = None,
         pad: int = 0,
     ) -> Examples:
         """Return sequences as examples of L positions, in the smallest type that holds their tokens.
 
-        `Examples.padded(sequences, given, L)` is enough if no position follows the tokens of a
-        sequence.
-
         Args:
             sequences: N sequences of at most L tokens.
             given: The number of given tokens of each, or of all, counted from the first.
-            lengths: The number of positions of each. None: that of its tokens. A number is L.
             length: L.
+            lengths: The number of positions of each. None: that of its tokens.
             pad: The token that follows each sequence.
 
         Raises:
-            ValueError: L is missing, a sequence is longer, or a token is negative.
+            ValueError: A sequence is longer, or a token is negative.
 
         Example:
             >>> Examples.padded([[1, 2, 3], [1]], 1, 4).lengths.tolist()
             [3, 1]
         """
-        if isinstance(lengths, int):
-            length = lengths
-            lengths = None
-        if length is None:
-            raise ValueError("length=None: the number of positions is missing. Add length=L.")
         ends = [len(sequence) for sequence in sequences]
         longest = max(ends, default=0)
         if longest > length:
@@ -159,16 +151,9 @@ class Examples:
         return Examples(self.tokens[which], self.known[which], self.lengths[which])
 
 
-def stack(items: Sequence[Example | tuple[ArrayLike, ArrayLike, int]]) -> Examples:
-    """Return single examples of one length L as a set.
-
-    Args:
-        items: dicts with tokens, known and length, or the same in tuples.
-    """
-    rows = [
-        (item["tokens"], item["known"], item["length"]) if isinstance(item, dict) else item
-        for item in items
-    ]
+def stack(items: Sequence[Example]) -> Examples:
+    """Return single examples of one length L as a set."""
+    rows = [(item["tokens"], item["known"], item["length"]) for item in items]
     tokens, known, lengths = map(np.stack, zip(*rows, strict=True))
     return Examples(tokens, known.astype(np.bool_), lengths)
 

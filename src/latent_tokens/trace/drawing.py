@@ -229,25 +229,15 @@ def strip(traces: Sequence[Trace]) -> bytes:
     """Return a PNG of a few steps and the end: a line per trace, or a column if boards are wide."""
     rows = [spread(moments(trace)) for trace in traces]
     width, height = grid_shape(traces[0])
-    if width > 2 * height:
-        return png(figure([moment for column in aligned(rows) for moment in column], len(rows)))
-    return png(figure([moment for row in rows for moment in row], len(rows[0])))
-
-
-def aligned(rows: Sequence[Sequence[Moment]]) -> list[list[Moment]]:
-    """Return the moments of several traces by step. A shorter trace repeats its end."""
-    num_steps = max(len(row) for row in rows)
-    return [[row[min(step, len(row) - 1)] for row in rows] for step in range(num_steps)]
+    if width > 2 * height:  # each step of all traces is a row, and a shorter trace repeats its end
+        num_steps = max(map(len, rows))
+        rows = [[row[min(step, len(row) - 1)] for row in rows] for step in range(num_steps)]
+    buffer = io.BytesIO()
+    figure([moment for row in rows for moment in row], len(rows[0])).savefig(buffer, format="png")
+    return buffer.getvalue()
 
 
 def spread(steps: list[Moment]) -> list[Moment]:
     """Return a few of the moments, evenly spaced, with the first and the last."""
     count = min(MOMENTS, len(steps))
     return [steps[round(i * (len(steps) - 1) / max(count - 1, 1))] for i in range(count)]
-
-
-def png(drawing: Figure) -> bytes:
-    """Return a figure as a PNG file."""
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png")
-    return buffer.getvalue()

@@ -18,18 +18,7 @@ from latent_tokens.configs import SamplingConfig
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of
 from latent_tokens.progress import Advance
 from latent_tokens.storage import sha256_of
-from latent_tokens.tasks import (
-    CompactZebra,
-    Examples,
-    Solvable,
-    Sudoku,
-    SudokuPuzzle,
-    TaskBase,
-    Zebra,
-)
-from latent_tokens.tasks.base import generate_checked
-from latent_tokens.tasks.countdown import texts
-from latent_tokens.tasks.zebra.puzzles import WORDS
+from latent_tokens.tasks import Examples, Solvable, Sudoku, SudokuPuzzle
 from latent_tokens.trace.record import DecodeRequest, LoadedModel
 
 Comparison = Literal["gained", "lost", "both", "neither"]
@@ -42,7 +31,8 @@ COMPARISONS: dict[Comparison, str] = {
     "both": "solved with and without latent tokens",
     "neither": "wrong with and without latent tokens",
 }
-EXAMPLES = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}  # by side; those in MEASURED come first
+# By side; those in MEASURED come first
+EXAMPLES: dict[int, tuple[str, ...]] = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}
 GIVEN_RATE = 0.5  # rate of given cells in an example of another size
 TOGETHER = 25  # puzzles per batch
 
@@ -72,38 +62,17 @@ class ExampleSet(TypedDict):
     examples: list[MeasuredExample]
 
 
-def examples(task: Solvable) -> list[str]:
-    """Return example puzzles, as `task.encode` reads them."""
-    if isinstance(task, Sudoku | SudokuPuzzle):
-        return sudoku_examples(task)
-    if isinstance(task, CompactZebra):
-        return examples(task.zebra)
-    problems = generate_checked(task, 3, seed=0)
-    if isinstance(task, TaskBase):
-        shown = np.where(problems.known, problems.tokens.astype(np.int64), task.vocab_size)
-        return [
-            task.decode(row[:length]) for row, length in zip(shown, problems.lengths, strict=True)
-        ]
-    num_given = problems.known.sum(1)
-    prompts = [row[:count].tolist() for row, count in zip(problems.tokens, num_given, strict=True)]
-    if isinstance(task, Zebra):
-        return [" ".join(WORDS[token] for token in prompt[1:-1]) for prompt in prompts]
-    return [texts(np.array(prompt, np.uint8))[0] for prompt in prompts]
-
-
-def sudoku_examples(task: Sudoku | SudokuPuzzle) -> list[str]:
-    """Return the measured examples of a side, or the default ones. For boards, the last example is empty."""
+def examples(task: Sudoku) -> list[str]:
+    """Return the measured examples of a side, or the default ones, and an empty board."""
     record = measured().get(f"sudoku-{task.side}")
-    if record is not None:
-        puzzles = [example["puzzle"] for example in record["examples"]]
+    if record is None:
+        puzzles = EXAMPLES.get(task.side) or (generated_example(task),)
     else:
-        puzzles = [*EXAMPLES.get(task.side, (generated_example(task),))]
-    if isinstance(task, Sudoku):
-        puzzles.append("." * task.side**2)
-    return puzzles
+        puzzles = tuple(example["puzzle"] for example in record["examples"])
+    return [*puzzles, "." * task.side**2]
 
 
-def generated_example(task: Sudoku | SudokuPuzzle) -> str:
+def generated_example(task: Sudoku) -> str:
     """Return a board with about half of its cells given, as numbers separated by spaces."""
     pattern = Sudoku("", task.grid.box_rows, task.grid.box_columns, source="pattern")
     board = pattern.generate(1, seed=0).tokens[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NotRequired, TypedDict
@@ -10,15 +10,9 @@ from typing import NotRequired, TypedDict
 from latent_tokens.checkpoints.directory import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import (
-    Decoding,
-    Generated,
-    Step,
-    check_decoding,
-    is_off_distribution,
-)
+from latent_tokens.core.decoding import Decoding, Step, check_decoding, is_off_distribution
 from latent_tokens.core.method import name_of
-from latent_tokens.data.loading import as_numpy, as_tensors
+from latent_tokens.data.loading import as_tensors
 from latent_tokens.evaluation.problems import Batch, check_solvable, decode_batch, device_of
 from latent_tokens.evaluation.settings import (
     decoding_for,
@@ -28,7 +22,7 @@ from latent_tokens.evaluation.settings import (
     shown_latents,
 )
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.tasks import Examples, Language, Solvable, Text, errors_of
+from latent_tokens.tasks import Examples, Solvable, Text, errors_of
 from latent_tokens.trace.boards import View, view
 
 
@@ -110,7 +104,12 @@ class LoadedModel:
     task: Solvable | Text
 
     def __post_init__(self) -> None:
-        check_fits(self.net, traceable(self.name, self.task))
+        if not isinstance(self.task, Solvable | Text):
+            raise ValueError(
+                f"run={self.name}: a model of {self.task.name}, which has neither puzzles nor text. "
+                "Use latent-tokens sample."
+            )
+        check_fits(self.net, self.task)
 
 
 @dataclass(frozen=True)
@@ -140,23 +139,9 @@ class DecodeRequest:
         setting = self.setting if isinstance(task, Text) else for_puzzles(method, self.setting)
         return decoding_for(method, task, setting)
 
-    @property
-    def order(self) -> str:
-        return order_for(self.model.net.method, self.model.task, self.setting)
-
     @cached_property
     def view(self) -> View:
         return view(self.model.task, self.problem)
-
-
-def traceable(name: str, task: Language) -> Solvable | Text:
-    """Return the task of a model. Raise ValueError if it has neither puzzles nor text."""
-    if not isinstance(task, Solvable | Text):
-        raise ValueError(
-            f"run={name}: a model of {task.name}, which has neither puzzles nor text. "
-            "Use latent-tokens sample."
-        )
-    return task
 
 
 def verdict_of(trace: Trace) -> str:
@@ -189,31 +174,21 @@ def trace(request: DecodeRequest) -> Trace:
             }
         )
 
-    result, seconds = decode(request, on_step)
-    tokens = as_numpy(result.tokens[0])
+    # The sample is that of the first attempt of `latent-tokens solve`.
     task = request.model.task
+    net = request.model.net
+    batch = Batch.of(request.problem, device_of(net))
+    decoded = decode_batch(net, batch, request.decoding, request.setting.seed, on_step)
+    tokens = decoded.samples[0]
     wrong = [] if isinstance(task, Text) else errors_of(task, tokens, length)
     end: End = {
         "right": not wrong,
         "wrong": wrong,
         "broken": request.view.broken(tokens) if wrong else [],
-        "processed": int(result.processed[0]),
-        "seconds": round(seconds, 3),
+        "processed": decoded.processed,
+        "seconds": round(decoded.seconds, 3),
     }
     return {"start": start_of(request), "frames": frames, "end": end}
-
-
-def decode(
-    request: DecodeRequest, on_step: Callable[[Step], None] | None = None
-) -> tuple[Generated, float]:
-    """Return the result of `generate` and its seconds.
-
-    It draws the samples of `latent-tokens solve` at its first attempt.
-    """
-    net = request.model.net
-    batch = Batch.of(request.problem, device_of(net))
-    decoded = decode_batch(net, batch, request.decoding, request.setting.seed, on_step)
-    return decoded.generated, decoded.seconds
 
 
 def start_of(request: DecodeRequest) -> Start:
@@ -226,7 +201,7 @@ def start_of(request: DecodeRequest) -> Start:
     settings = StartSettings(
         latents=shown_latents(method, request.decoding),
         candidates=shown_candidates(method, request.decoding),
-        order=request.order,
+        order=order_for(method, request.model.task, request.setting),
         temperature=request.decoding.temperature,
         seed=request.setting.seed,
     )

@@ -38,7 +38,7 @@ REFRESHES = 12  # per second
 
 @contextmanager
 def watching(
-    task: Text, tokens: Tensor, known: Tensor, lengths: Tensor, console: Console | None = None
+    task: Text, tokens: Tensor, known: Tensor, lengths: Tensor
 ) -> Iterator[Callable[[Step], None]]:
     """Yield the `on_step` of `generate` for a batch of one. Without a terminal, draw only the end."""
     length = int(lengths[0])
@@ -48,8 +48,8 @@ def watching(
     def drawing() -> Styled:
         return styled_text(task, ids[:length], kinds[:length])
 
-    output = console or Console(stderr=True)
-    with Live(drawing(), console=output, refresh_per_second=REFRESHES, transient=False) as live:
+    output = Console(stderr=True)
+    with Live(drawing(), console=output, refresh_per_second=REFRESHES) as live:
 
         def on_step(step: Step) -> None:
             # The kinds of the last step are over.

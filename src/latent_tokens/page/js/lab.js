@@ -13,12 +13,9 @@ import { digitOf, onlySolution, readPuzzle, writePuzzle } from "./puzzle.js";
  * @property {string} name
  * @property {string} task
  * @property {string} method
- * @property {number} parameters
  * @property {"free" | "fixed" | "none"} latent_control how n is set
  * @property {number | "all"} latents n, unless it is set
  * @property {number} side
- * @property {boolean} left_to_right
- * @property {boolean} continues_prefix
  * @property {number} candidates
  * @property {{ puzzle: string, label: string, caption: string }[]} examples
  */

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from latent_tokens.tasks.base import Keys, Scores
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, smallest_type
 from latent_tokens.tasks.zebra.clues import ATTRIBUTE, BOS, CLUE_END, DIGIT, LHS, POSITION, RHS, SEP
-from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, answer, letter
+from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, answer, value_name
 
 SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be exchanged
 
@@ -62,8 +62,8 @@ class CompactZebra:
     def operands(self) -> list[str]:
         """What a clue can name: the values of each attribute, then the houses."""
         values = [
-            f"{letter(a)}{value + 1}"
-            for a in range(self.num_attributes)
+            value_name(attribute, value)
+            for attribute in range(self.num_attributes)
             for value in self.answer_tokens
         ]
         return [*values, *(f"house{house + 1}" for house in self.answer_tokens)]

@@ -15,7 +15,7 @@ from latent_tokens.checks import check_choice
 from latent_tokens.tasks.base import Keys, Scores, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.zebra import clues as rules
-from latent_tokens.tasks.zebra.clues import draw_puzzles
+from latent_tokens.tasks.zebra.clues import BOS, DIGIT, SEP, draw_puzzles
 
 # In the order of the release.
 SPECIAL = ("<PAD>", "<BOS>", "<EOS>", "<SEP>")
@@ -24,7 +24,7 @@ MARKS = ("!=", "=", "ANSWER", "CLUE_END", "LHS", "RHS", "c")
 RELATIONS = ("ends", "immediate-left", "inbetween", "left-of", "n", "nbr")
 WORDS = (*SPECIAL, *DIGITS, *MARKS, *RELATIONS)
 IDS = {word: number for number, word in enumerate(WORDS)}
-PAD, BOS, EOS, SEP, DIGIT = 0, 1, 2, 3, 4
+PAD, EOS = 0, 2
 
 MANY = 3, 4, 5, 6  # houses or attributes
 MOST_NODES = 100_000  # of the search for solutions
@@ -230,7 +230,7 @@ class Zebra:
         if end >= self.length:
             raise ValueError(f"puzzle of {end} tokens: {self.name} has room for {self.length - 1}")
         length = self.length if self.padding == "paper" else end
-        return Examples.padded([prompt], [len(prompt)], [length], self.length, PAD)
+        return Examples.padded([prompt], [len(prompt)], self.length, [length], PAD)
 
     def keys(self, examples: Examples) -> Keys:
         """Return keys of the multiset of clues and the houses."""

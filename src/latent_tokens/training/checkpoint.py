@@ -172,17 +172,14 @@ def load_state(
         net.load_state_dict(shard_all(parts["net"], net.state_dict()))
         ema.load_state_dict(shard_all(parts["ema"], ema.state_dict()))
         for problem in problems:
-            note = f"{problem}. The previous checkpoint is used instead."
-            CONSOLE.print(note, highlight=False, soft_wrap=True)
+            CONSOLE.print(f"{problem}. The previous checkpoint is used instead.")
         return state
     if problems:
         raise ValueError(
             f"{problems[0]}, and no other checkpoint can be read. "
             f"To start again, remove {folder}, or name another directory with --out."
         )
-    CONSOLE.print(
-        f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True
-    )
+    CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0")
     return State()
 
 

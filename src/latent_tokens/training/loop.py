@@ -149,7 +149,7 @@ def print_plan(run: Run) -> None:
         few = max(1, config.steps // 10)
         fix = f"Use --warmup {few}, in Python warmup={few}"
         line += f"\nthe warmup of {config.warmup} takes every step. {fix}"
-    CONSOLE.print(line, highlight=False, soft_wrap=True)
+    CONSOLE.print(line)
 
 
 def train(run: Run, observe: Observer) -> None:

@@ -255,7 +255,7 @@ def print_precision(
     """Print the precision that auto is, and a warning if it is slow on the device."""
     if requested == "auto":
         reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
-        CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
+        CONSOLE.print(f"precision {precision} ({reason})")
     warn_if_slow(resolve_precision(precision, device), device)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,14 +24,6 @@ from latent_tokens.network.transformer import (
     indices,
     merge_heads,
 )
-
-
-class Layer(Protocol):
-    """The parts of a block around its attention."""
-
-    def project(self, x: Tensor) -> Tensor: ...
-
-    def residual_and_mlp(self, x: Tensor, mixed: Tensor) -> Tensor: ...
 
 
 class CachedLogits:
@@ -236,7 +228,7 @@ def normalize(norm: nn.LayerNorm, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def packed(block: Block, num_rows: int) -> Layer:
+def packed(block: Block, num_rows: int) -> Block | PackedBlock:
     """Return a block packed if that is exact and faster, otherwise as it is."""
     linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
     norms = (block.attention_norm, block.mlp_norm)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Unpack, cast
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -219,9 +219,8 @@ class FastCandidateLogits:
 
 def check_length(net: object, length: int) -> None:
     """Raise ValueError if a network with learned positions has fewer of them."""
-    has_learned = isinstance(net, Transformer) and net.position_embedding is not None
-    longest = cast(Transformer, net).max_length if has_learned else length
-    if length > longest:
+    learned = net.position_embedding if isinstance(net, Transformer) else None
+    if learned is not None and length > (longest := learned.num_embeddings):
         refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
 
 

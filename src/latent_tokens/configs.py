@@ -47,7 +47,8 @@ MAY_CHANGE_ON_RESUME = (
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
 LATER_DEFAULTS = {
-    "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False, "first": None,
+    "start": None, "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False,
+    "first": None,
 }  # fmt: skip
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 

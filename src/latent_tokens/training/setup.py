@@ -234,7 +234,7 @@ def resume_config(
         config = replace(config, **cast(Any, shape))
 
     # All others are equal, but for those that may change.
-    values = {"start": None, **LATER_DEFAULTS, **settings(config, ignored)}
+    values = {**LATER_DEFAULTS, **settings(config, ignored)}
     if config.resume == "extend":
         if config.steps < stored["steps"]:
             problem = f"{config.folder} has {stored['steps']}, and resume=extend adds steps"
@@ -262,15 +262,14 @@ def print_precision(
 def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that a resumed run must not change, as JSON stores them.
 
-    `start` and the settings of LATER_DEFAULTS are left out at their default.
+    Those of LATER_DEFAULTS are left out at their default.
     """
-    usual = {"start": None, **LATER_DEFAULTS}
     values = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(config).items()
         if name not in (*MAY_CHANGE_ON_RESUME, *ignored)
     }
-    return {name: value for name, value in values.items() if usual.get(name, ...) != value}
+    return {name: value for name, value in values.items() if LATER_DEFAULTS.get(name, ...) != value}
 
 
 def describe_run(

@@ -16,12 +16,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.files import (
-    check_equal_shapes,
-    shapes,
-    weights_bytes,
-    without_sharing,
-)
+from latent_tokens.checkpoints.files import check_equal_shapes, weights_bytes, without_sharing
 from latent_tokens.checks import first_line
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, restore_files, short_hash, write_atomic
@@ -139,7 +134,7 @@ def load_state(
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             problems.append(f"{path}: corrupt ({first_line(error)})")
             continue
-        check_equal_shapes(shapes(parts["net"]), net, path)
+        check_equal_shapes(parts["net"], net, path)
         load_optimizer(net, optimizer, parts["optimizer"])
         net.load_state_dict(shard_all(parts["net"], net.state_dict()))
         ema.load_state_dict(shard_all(parts["ema"], ema.state_dict()))

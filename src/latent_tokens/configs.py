@@ -68,10 +68,10 @@ class Config:
         kind: Any = type(self)
         hints = types_of_fields(kind)
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
-            hint = hints[name]
             value = getattr(self, name)
-            hints_of = get_args(hint) if is_union(hint) else (hint,)
-            kinds = [kind for kind in hints_of if kind is not NoneType]
+            is_union = get_origin(hints[name]) in (Union, UnionType)
+            members = get_args(hints[name]) if is_union else (hints[name],)
+            kinds = [kind for kind in members if kind is not NoneType]
             if value is None:
                 continue
             if get_origin(kinds[0]) is tuple:
@@ -88,11 +88,6 @@ class Config:
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-
-
-def is_union(hint: object) -> bool:
-    """Return whether a type is a union of types."""
-    return get_origin(hint) in (Union, UnionType)
 
 
 @dataclass(frozen=True)

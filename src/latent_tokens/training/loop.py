@@ -58,10 +58,6 @@ Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "s
 Observer = Callable[[Stage, int], None]
 
 
-def unobserved(stage: Stage, step: int) -> None:
-    """Observe nothing."""
-
-
 def fit(
     config: TrainConfig | str,
     method: Method | str | None = None,
@@ -111,7 +107,7 @@ def fit(
         with locked(config.folder), processes.limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
-            train(run, observe or unobserved)
+            train(run, observe or (lambda stage, step: None))
             processes.barrier()
             run.accelerator.end_training()
     return config.folder

@@ -37,7 +37,6 @@ ExperimentName = Literal[
 ]  # fmt: skip
 DEFAULT_CANDIDATES = 8
 """The paper's k (appendix D.2)."""
-MOST_PROCESSES = 1_024
 DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
     "out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan", "threads",

@@ -148,20 +148,19 @@ class Registry(dict[str, T]):
         return value
 
 
-def check_out(out: Path, hint: str = "", name: str = "out") -> None:
+def check_out(out: Path, hint: str = "") -> None:
     """Raise ValueError if `out` exists and is not an empty directory, or is below a file.
 
-    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space. `name` is
-    that of the setting.
+    So nothing is overwritten. `hint` is a further way to fix it: a sentence and a space.
     """
     if out.resolve() == Path.cwd():
-        raise ValueError(f"{name}={out}: is the current directory. Choose another directory.")
+        raise ValueError(f"out={out}: is the current directory. Choose another directory.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         fix = f"{hint}Choose another directory, or remove this one."
-        raise ValueError(f"{name}={out}: exists and is not empty. {fix}")
+        raise ValueError(f"out={out}: exists and is not empty. {fix}")
     file = next((parent for parent in out.parents if parent.is_file()), None)
     if file is not None:
-        raise ValueError(f"{name}={out}: {file} is a file. Choose another directory.")
+        raise ValueError(f"out={out}: {file} is a file. Choose another directory.")
 
 
 def check_package(package: str, extra: str, name: object) -> None:

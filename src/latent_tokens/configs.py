@@ -37,7 +37,6 @@ ExperimentName = Literal[
 ]  # fmt: skip
 DEFAULT_CANDIDATES = 8
 """The paper's k (appendix E.2)."""
-MOST_PROCESSES = 1_024
 DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
     "out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan", "threads",
@@ -47,7 +46,8 @@ MAY_CHANGE_ON_RESUME = (
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
 LATER_DEFAULTS = {
-    "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False, "first": None,
+    "start": None, "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False,
+    "first": None,
 }  # fmt: skip
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
@@ -67,10 +67,10 @@ class Config:
         kind: Any = type(self)
         hints = types_of_fields(kind)
         for name in (field.name for field in fields(self)):  # type: ignore[arg-type]
-            hint = hints[name]
             value = getattr(self, name)
-            hints_of = get_args(hint) if is_union(hint) else (hint,)
-            kinds = [kind for kind in hints_of if kind is not NoneType]
+            is_union = get_origin(hints[name]) in (Union, UnionType)
+            members = get_args(hints[name]) if is_union else (hints[name],)
+            kinds = [kind for kind in members if kind is not NoneType]
             if value is None:
                 continue
             if get_origin(kinds[0]) is tuple:
@@ -87,11 +87,6 @@ class Config:
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
-
-
-def is_union(hint: object) -> bool:
-    """Return whether a type is a union of types."""
-    return get_origin(hint) in (Union, UnionType)
 
 
 @dataclass(frozen=True)

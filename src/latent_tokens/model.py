@@ -23,11 +23,11 @@ from latent_tokens.checkpoints.directory import (
     model_of,
 )
 from latent_tokens.checkpoints.files import find
-from latent_tokens.checks import check_choice, check_int, check_settings
-from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
+from latent_tokens.checks import check_choice, check_int
+from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.denoiser import unwrap
-from latent_tokens.core.method import Method, name_of
+from latent_tokens.core.method import Method
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, sequences_of
 from latent_tokens.evaluation.problems import (
@@ -465,12 +465,8 @@ def train(
     if not isinstance(method, str | Method):
         raise ValueError(f"method={method!r}: must be a method, or its name like 'scdm'")
     task_name = task if isinstance(task, str) else task.name
-    method_name = method if isinstance(method, str) else name_of(method)
-    check_settings(TrainConfig, settings)
-    config = TrainConfig(task_name, method_name, **settings)
     own_task = None if isinstance(task, str) else task
-    own_method = None if isinstance(method, str) else method
-    folder = fit(config, own_method, net=net, task=own_task)
+    folder = fit(task_name, method, net=net, task=own_task, **settings)
     # The task of another name is that of the directory, with the settings of its data set.
     dotted = task_name if is_dotted(task_name) else None
     if net is None:

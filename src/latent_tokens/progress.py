@@ -11,7 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from latent_tokens import processes
 
-CONSOLE = Console(stderr=True, markup=False, quiet=not processes.is_main())
+CONSOLE = Console(
+    stderr=True, markup=False, highlight=False, soft_wrap=True, quiet=not processes.is_main()
+)
 
 Advance = Callable[[int, str], None]
 
@@ -47,8 +49,7 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
             completed += steps
             bar.update(line, completed=completed, figures=figures)
             if total and not CONSOLE.is_terminal and 10 * before // total < 10 * completed // total:
-                text = f"{description}: {completed}/{total} {figures}".rstrip()
-                CONSOLE.print(text, highlight=False, soft_wrap=True)
+                CONSOLE.print(f"{description}: {completed}/{total} {figures}".rstrip())
 
         yield advance
 

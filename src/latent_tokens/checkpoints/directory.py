@@ -16,7 +16,7 @@ from latent_tokens.checkpoints.files import (
     corrupt,
     find,
     load_weights,
-    shapes_of,
+    read_tensor_file,
     weights_bytes,
 )
 from latent_tokens.checkpoints.hugging_face import (
@@ -159,13 +159,14 @@ def from_pretrained(
             problem = f"has weights of your own network {config['model'].get('class')}"
             fix = f"from_pretrained({str(folder)!r}, net=...)"
             raise ValueError(f"{folder}: {problem}. Give it in Python: {fix}")
-        if (layers := config["model"]["size"]["layers"]) > len(shapes_of(weights)):
+        tensors = read_tensor_file(weights)
+        if (layers := config["model"]["size"]["layers"]) > len(tensors):
             raise TypeError(f"layers={layers}: more than the weights")
-        with torch.device("meta"):  # allocate nothing before the weights are compared
+        with torch.device("meta"):  # allocate no network before the weights are compared
             ours = build(config)
     except CORRUPT as error:
         raise corrupt(folder / "config.json", error) from None
-    load_weights(ours, weights)
+    load_weights(ours, tensors, weights)
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
     return ours
@@ -196,7 +197,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     adopt(inner, numbers, str(folder))
     if is_hf_run(config) and config["model"].get("freeze_embeddings"):
         freeze_embeddings(inner)
-    load_weights(inner, folder / "model.safetensors")
+    weights = folder / "model.safetensors"
+    load_weights(inner, read_tensor_file(weights), weights)
     inner.method = method
     inner.folder = folder.absolute()
     return net.eval()

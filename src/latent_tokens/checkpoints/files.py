@@ -64,15 +64,6 @@ def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = Non
     return b"".join([len(text).to_bytes(LENGTH_BYTES, "little"), text, memoryview(content)[start:]])
 
 
-def shapes_of(weights: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes in the header of a .safetensors file. Raises as `read_tensor_file`."""
-    try:
-        with safe_open(weights, "pt") as content:
-            return {name: tuple(content.get_slice(name).get_shape()) for name in content.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise corrupt(weights, error) from None
-
-
 def read_tensor_file(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a .safetensors file. Raise ValueError naming it if it is corrupt.
 
@@ -100,10 +91,9 @@ def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def check_equal_shapes(
-    stored: Mapping[str, tuple[int, ...]], net: nn.Module, holder: str | Path
-) -> None:
+def check_equal_shapes(tensors: Mapping[str, Tensor], net: nn.Module, holder: str | Path) -> None:
     """Raise ValueError with the first stored weight whose shape is not that of the network."""
+    stored = shapes(tensors)
     expected = shapes(net.state_dict())
     names = stored.keys() | expected.keys()
     differing = (name for name in names if stored.get(name) != expected.get(name))
@@ -122,16 +112,16 @@ def has_lora(names: Iterable[str]) -> bool:
     return any(".lora_" in name for name in names)
 
 
-def load_weights(net: nn.Module, weights: Path) -> None:
-    """Load the weights of a file into a network, which is allocated if it is on `meta`.
+def load_weights(net: nn.Module, tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Load the tensors of a file into a network, which is allocated if it is on `meta`.
 
     Raises:
-        ValueError: the file is corrupt or of another network. Nothing is allocated then.
+        ValueError: they are of another network. Nothing is allocated then.
     """
-    check_equal_shapes(shapes_of(weights), net, weights)
+    check_equal_shapes(tensors, net, file)
     if any(weight.is_meta for weight in net.parameters()):
         net.to_empty(device="cpu")
-    net.load_state_dict(read_tensor_file(weights))
+    net.load_state_dict(tensors)
 
 
 def read_json(file: Path) -> dict[str, Json]:

@@ -18,6 +18,7 @@ from latent_tokens.checkpoints.files import (
     find,
     load_weights,
     read_json,
+    read_tensor_file,
     tensors_sha256,
 )
 from latent_tokens.checkpoints.hub import fetch
@@ -104,7 +105,8 @@ def open_hf_run(
     except CORRUPT as error:
         raise corrupt(folder / "config.json", error) from None
     if not is_for_transformers(config):
-        load_weights(net, folder / "model.safetensors")
+        weights = folder / "model.safetensors"
+        load_weights(net, read_tensor_file(weights), weights)
     net.method = method_from(config["method"])
     net.folder = folder.absolute()
     return net.eval()

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
-from latent_tokens.checkpoints.files import check_equal_shapes, read_json, read_tensor_file, shapes
+from latent_tokens.checkpoints.files import check_equal_shapes, read_json, read_tensor_file
 from latent_tokens.checks import Registry, check_int, first_line
 from latent_tokens.core.method import METHODS
 from latent_tokens.network.transformer import ROTARY_BASE, Transformer
@@ -248,7 +248,7 @@ def folded(checkpoint: Checkpoint) -> Transformer:
         folded_weights = {name: tensor.float() for name, tensor in folding(weights, size)}
     except KeyError as error:
         raise ValueError(f"{PREFIX}{error.args[0]} is missing. Download it again.") from None
-    check_equal_shapes(shapes(folded_weights | weights), net, "its weights")
+    check_equal_shapes(folded_weights | weights, net, "its weights")
     net.load_state_dict(folded_weights, assign=True)
     return net.requires_grad_(True)
 

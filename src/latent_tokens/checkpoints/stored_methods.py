@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, cast
 
@@ -91,14 +90,14 @@ def method_from(row: Entries) -> Method:
     return Method(**{**row, **functions})
 
 
-def check_loaded(row: object) -> None:
+def check_loaded(row: Entries) -> None:
     """Raise ValueError if a stored method has a function of a module whose name was not typed.
 
     The functions of an installed package are loaded.
     """
     for field in BUILT_IN:
-        stored = row.get(field) if isinstance(row, Mapping) else None
-        if not isinstance(stored, str) or not stored.endswith(f".{field}") or stored in LOADED:
+        stored = str(row[field])
+        if not stored.endswith(f".{field}") or stored in LOADED:
             continue
         method = stored.removesuffix(f".{field}")
         if method not in installed("method"):

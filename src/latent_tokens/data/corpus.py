@@ -14,7 +14,6 @@ import numpy as np
 
 from latent_tokens.checks import check_package, first_line, in_message
 from latent_tokens.configs import DataConfig, Split
-from latent_tokens.data.loading import type_entry
 from latent_tokens.storage import Json, readable, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
@@ -63,7 +62,7 @@ def write_documents(config: DataConfig, folder: Path, report: Report) -> dict[st
     for split, counts in splits.items():
         file = folder / f"{split}.tokens.npy"
         if counts["examples"]:
-            entries[split] = {**counts, **type_entry(task.token_type), "sha256": sha256_of(file)}
+            entries[split] = {**counts, "sha256": sha256_of(file)}
         else:
             file.unlink()
     if source.is_dir() and not has_fields(source):

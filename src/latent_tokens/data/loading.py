@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -21,12 +20,6 @@ CHUNK = 10_000  # examples that are hashed at a time
 
 Manifest = dict[str, Any]
 """The manifest of a data set: its task, its splits, their origin and what was left out (docs/tasks.md)."""
-
-
-def type_entry(dtype: npt.DTypeLike) -> dict[str, Json]:
-    """Return the manifest's entry about the type of tokens: none for uint8 and uint16, as it always was."""
-    name = np.dtype(dtype).name
-    return {"dtype": name} if name == "uint32" else {}
 
 
 def fingerprint(examples: Examples) -> str:
@@ -120,8 +113,7 @@ def write_split(folder: Path, split: Split, examples: Examples) -> dict[str, Jso
     """Write {split}.{tokens,known,lengths}.npy, and return the split's entry of the manifest."""
     for part, array in zip(Examples._fields, examples, strict=True):
         np.save(folder / f"{split}.{part}.npy", array)
-    dtype = type_entry(examples.tokens.dtype)
-    return {"examples": len(examples), **dtype, "sha256": fingerprint(examples)}
+    return {"examples": len(examples), "sha256": fingerprint(examples)}
 
 
 def change_detector(data: Path | None) -> Callable[[], bool]:

@@ -157,7 +157,7 @@ def compile_kernels(task: Task) -> None:
     text = f"{task.name}: making the first example"
     if type(task).__module__.startswith(tasks.__name__):
         text += ", which compiles the task once"
-    notice = threading.Timer(NOTICE_AFTER, CONSOLE.print, [text], {"highlight": False})
+    notice = threading.Timer(NOTICE_AFTER, CONSOLE.print, [text])
     notice.start()
     try:
         generate_chunk(task, 1, 0, 0, os.getpid())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.state import PlannedStep
-from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last, has_hooks
+from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last
 from latent_tokens.network.transformer import (
     Block,
     Rotation,
@@ -24,14 +24,6 @@ from latent_tokens.network.transformer import (
     indices,
     merge_heads,
 )
-
-
-class Layer(Protocol):
-    """The parts of a block around its attention."""
-
-    def project(self, x: Tensor) -> Tensor: ...
-
-    def residual_and_mlp(self, x: Tensor, mixed: Tensor) -> Tensor: ...
 
 
 class CachedLogits:
@@ -236,16 +228,14 @@ def normalize(norm: nn.LayerNorm, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def packed(block: Block, num_rows: int) -> Layer:
+def packed(block: Block, num_rows: int) -> Block | PackedBlock:
     """Return a block packed if that is exact and faster, otherwise as it is."""
     linears = (block.qkv, block.attention_out, block.mlp_in, block.mlp_out)
     norms = (block.attention_norm, block.mlp_norm)
     is_plain = not block.compiled and all(type(layer) is nn.Linear for layer in linears)
     is_plain &= all(type(norm) is nn.LayerNorm for norm in norms)
-    is_plain &= not any(has_hooks(module) for module in (*linears, *norms))
-    if not is_plain:
+    if not is_plain or num_rows < MANY_ROWS or torch.is_autocast_enabled("cpu"):
         return block
     weight = block.qkv.weight
-    is_fp32 = weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    is_faster = num_rows >= MANY_ROWS and weight.device.type == "cpu" and is_fp32
+    is_faster = weight.device.type == "cpu" and weight.dtype == torch.float32
     return PackedBlock(block) if is_faster else block

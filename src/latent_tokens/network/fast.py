@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Unpack, cast
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -94,23 +94,20 @@ def generate(
     decoding = changed(Decoding() if decoding is None else decoding, settings)
     length = tokens.shape[-1]
     check_length(inner, length)
-    is_cached = isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method, length)
-    is_ours = isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left"
-    if not (is_cached or is_ours):
-        check_once(inner, method, length)
     state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
-    if isinstance(inner, HuggingFaceDenoiser) and is_cached:
+    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method, length):
         with torch.inference_mode():
             cached = HuggingFaceCachedLogits(inner, method, every_row)
             decode(inner, method, decoding, state, every_row, cached, on_step, stop)
-    elif isinstance(inner, Transformer) and is_ours:
+    elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
         with torch.inference_mode(), packed_weights():
             table = qkv_table(inner, *tokens.shape)
             for part in microbatches(inner, method, state, decoding):
                 fast = FastCandidateLogits(inner, method, part, state.order[part], table)
                 decode(inner, method, decoding, state, part, fast, on_step, stop)
     else:
+        check_once(inner, method, length)
         whole = as_denoiser(net)
         every_slot = partial(reference_logits, whole, method)
         decode(whole, method, decoding, state, every_row, every_slot, on_step, stop)
@@ -219,9 +216,8 @@ class FastCandidateLogits:
 
 def check_length(net: object, length: int) -> None:
     """Raise ValueError if a network with learned positions has fewer of them."""
-    has_learned = isinstance(net, Transformer) and net.position_embedding is not None
-    longest = cast(Transformer, net).max_length if has_learned else length
-    if length > longest:
+    learned = net.position_embedding if isinstance(net, Transformer) else None
+    if learned is not None and length > (longest := learned.num_embeddings):
         refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
 
 

@@ -183,8 +183,7 @@ def warn_if_slow(precision: Precision, device: torch.device) -> None:
     """Print a line if the format is bf16 on a CPU that lacks the instructions for it."""
     if precision == "bf16" and device.type == "cpu" and not bf16_is_fast():
         reason = precision_reason(device)
-        line = f"precision bf16: many times slower than fp32 here, because {reason}"
-        CONSOLE.print(line, highlight=False, soft_wrap=True)
+        CONSOLE.print(f"precision bf16: many times slower than fp32 here, because {reason}")
 
 
 R = TypeVar("R")

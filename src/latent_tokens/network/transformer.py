@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -61,33 +61,13 @@ def apply_rotary(
 
 
 TOKENS_PER_GROUP = 1_024  # on a CPU, rows of at most this many attend together in the last layer
-P = ParamSpec("P")
-
-
-def checkpointed(
-    forward: Callable[Concatenate[Block, P], Tensor],
-) -> Callable[Concatenate[Block, P], Tensor]:
-    """Return a method of a block that obeys its `gradient_checkpointing`."""
-
-    @wraps(forward)
-    def with_checkpoint(block: Block, /, *inputs: P.args, **options: P.kwargs) -> Tensor:
-        if block.gradient_checkpointing and block.training and torch.is_grad_enabled():
-            run: Any = block._gradient_checkpointing_func
-            return cast(Tensor, run(partial(forward, block), *inputs, **options))
-        return forward(block, *inputs, **options)
-
-    return with_checkpoint
 
 
 class Block(nn.Module):
     """Attention, then MLP. Each takes a LayerNorm of the residual stream and adds its output to the stream.
 
-    `forward` is the reference. `forward_at` computes less, and is tested equal. With
-    `gradient_checkpointing`, training keeps the input of a block only, and computes the rest again.
+    `forward` is the reference. `forward_at` computes less, and is tested equal.
     """
-
-    gradient_checkpointing = False  # these two names are those of transformers, which sets both
-    _gradient_checkpointing_func = staticmethod(partial(checkpoint, use_reentrant=False))
 
     def __init__(self, size: Size, dropout: float, gelu: Literal["tanh", "exact"]) -> None:
         super().__init__()
@@ -103,7 +83,6 @@ class Block(nn.Module):
         self.mlp_out = nn.Linear(4 * width, width)
         self.compiled = False
 
-    @checkpointed
     def forward(
         self, x: Float[Tensor, "B S D"], rotation: Rotation | None, mask: Bool[Tensor, "B 1 S S"]
     ) -> Float[Tensor, "B S D"]:
@@ -114,7 +93,6 @@ class Block(nn.Module):
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # (B, H, S, C)
         return self.residual_and_mlp(x, merge_heads(attended))
 
-    @checkpointed
     def forward_at(
         self,
         x: Float[Tensor, "B Q D"],
@@ -328,6 +306,8 @@ class Transformer(nn.Module):
 
     method: Any = None
     folder: Path | None = None
+    gradient_checkpointing = False  # these two names are those of transformers, which sets both
+    _gradient_checkpointing_func: Any = staticmethod(partial(checkpoint, use_reentrant=False))
 
     def __init__(
         self,
@@ -418,7 +398,7 @@ class Transformer(nn.Module):
         x = self.embed(ids, positions)
         rotation = self.rotation(positions)
         for block in self.blocks:
-            x = block(x, rotation, cast(Tensor, mask)[:, None])
+            x = self.checkpointed(block, x, rotation, cast(Tensor, mask)[:, None])
         logits = self.logits(x)
         return logits if slots is None else logits[slots]
 
@@ -464,10 +444,19 @@ class Transformer(nn.Module):
             projected = None
             if number == 0 and qkv_table is not None:
                 projected = F.embedding(self.table_index(ids, positions), qkv_table)
-            x = cast(Block, block).forward_at(
-                x, rotation, mask, slots if number == last else None, projected
-            )
+            selection = slots if number == last else None
+            forward_at = cast(Block, block).forward_at
+            x = self.checkpointed(forward_at, x, rotation, mask, selection, projected)
         return self.logits(x)
+
+    def checkpointed(self, function: Callable[..., Tensor], *inputs: Any) -> Tensor:
+        """Return function(*inputs), of a block.
+
+        With `gradient_checkpointing`, training keeps the inputs only, and computes the rest again.
+        """
+        if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+            return cast(Tensor, self._gradient_checkpointing_func(function, *inputs))
+        return function(*inputs)
 
     def logits(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return the logits of every token and MASK from the output of the last block."""

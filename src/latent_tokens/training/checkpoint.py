@@ -8,27 +8,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import (
-    OptimizerStateType,
-    StateDictOptions,
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.files import (
-    check_equal_shapes,
-    shapes,
-    weights_bytes,
-    without_sharing,
-)
+from latent_tokens.checkpoints.files import check_equal_shapes, weights_bytes, without_sharing
 from latent_tokens.checks import first_line
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, restore_files, short_hash, write_atomic
@@ -37,8 +25,6 @@ from latent_tokens.training.network import full_tensor, shard_all
 DIGITS = 16  # of the hash in a name, by which a corrupt file is detected
 NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")
 PARTS = ("net", "ema", "best", "optimizer")  # of a checkpoint: the first word of a key
-
-StateByName = dict[str, dict[str, Tensor]]  # parameter name -> {"step", "exp_avg", "exp_avg_sq"}
 
 
 @dataclass
@@ -52,50 +38,31 @@ class State:
 
 
 def optimizer_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the complete optimizer state as PARAMETER.exp_avg and so on, on the CPU of rank 0.
-
-    Other ranks get none. All ranks must call it.
-    """
-    if not optimizer.state:  # before the first step; torch would take one to create the state
-        return {}
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    state = cast(
-        StateByName, get_optimizer_state_dict(net, optimizer, options=options).get("state", {})
-    )
-    if state:
-        for name, weight in net.named_parameters():
-            # No gradient yet: zeros, as AdamW starts
-            if weight.requires_grad and name not in state:
-                moments = {key: torch.zeros(weight.shape) for key in ("exp_avg", "exp_avg_sq")}
-                state[name] = {"step": torch.zeros(()), **moments}
+    """Return this rank's optimizer state as PARAMETER.exp_avg and so on. Before a gradient there is none."""
     return {
-        f"{name}.{key}": tensor for name, values in state.items() for key, tensor in values.items()
+        f"{name}.{key}": tensor
+        for name, weight in net.named_parameters()
+        for key, tensor in optimizer.state.get(weight, {}).items()
     }
 
 
 def load_optimizer(
     net: nn.Module, optimizer: torch.optim.Optimizer, stored: Mapping[str, Tensor]
 ) -> None:
-    """Load what `optimizer_tensors` returned. Each rank keeps its shard of it.
+    """Load the complete tensors of `optimizer_tensors`. Each rank keeps its shard of them.
 
-    It may take an empty step to create the state, so the weights are loaded after it.
+    The settings of the optimizer stay those of the config.
     """
-    if not stored:
-        optimizer.state.clear()
-        return
-    state: StateByName = {}
-    for key, tensor in stored.items():
+    trained = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
+    moments = {
+        f"{name}.{key}": trained[name] for name in trained for key in ("exp_avg", "exp_avg_sq")
+    }
+    state: dict[int, dict[str, Tensor]] = {index: {} for index in range(len(trained))}
+    index_of = {name: index for index, name in enumerate(trained)}
+    for key, tensor in shard_all(stored, moments).items():
         name, _, value = key.rpartition(".")
-        state.setdefault(name, {})[value] = tensor
-
-    # The settings of the optimizer are those of the config, never those of the file.
-    names = {parameter: name for name, parameter in net.named_parameters()}
-    groups = [
-        {**group, "params": [names[parameter] for parameter in group["params"]]}
-        for group in optimizer.param_groups
-    ]
-    loaded = cast(OptimizerStateType, {"state": state, "param_groups": groups})
-    set_optimizer_state_dict(net, optimizer, loaded, options=StateDictOptions(full_state_dict=True))
+        state[index_of[name]][value] = tensor
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def save_state(
@@ -110,9 +77,9 @@ def save_state(
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"ema.{name}": tensor for name, tensor in ema.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.weights.items()}
-    complete = {
-        f"optimizer.{name}": tensor for name, tensor in optimizer_tensors(net, optimizer).items()
-    }
+    moments = optimizer_tensors(net, optimizer)
+    tensors |= {f"optimizer.{name}": tensor for name, tensor in moments.items()}
+    complete = dict[str, Tensor]()
     for name in sorted(tensors):  # all ranks gather in the same order
         tensor = full_tensor(tensors[name].detach())
         if processes.is_main():
@@ -167,22 +134,19 @@ def load_state(
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             problems.append(f"{path}: corrupt ({first_line(error)})")
             continue
-        check_equal_shapes(shapes(parts["net"]), net, path)
+        check_equal_shapes(parts["net"], net, path)
         load_optimizer(net, optimizer, parts["optimizer"])
         net.load_state_dict(shard_all(parts["net"], net.state_dict()))
         ema.load_state_dict(shard_all(parts["ema"], ema.state_dict()))
         for problem in problems:
-            note = f"{problem}. The previous checkpoint is used instead."
-            CONSOLE.print(note, highlight=False, soft_wrap=True)
+            CONSOLE.print(f"{problem}. The previous checkpoint is used instead.")
         return state
     if problems:
         raise ValueError(
             f"{problems[0]}, and no other checkpoint can be read. "
             f"To start again, remove {folder}, or name another directory with --out."
         )
-    CONSOLE.print(
-        f"{folder}: no checkpoint yet, training starts at step 0", highlight=False, soft_wrap=True
-    )
+    CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0")
     return State()
 
 

@@ -85,9 +85,7 @@ def generate_examples(config: TrainConfig, task: Language) -> dict[Split, Exampl
         builder = make_splits(task, counts, config.seed, report=count)
     for split in builder.open:
         num_examples = builder.counts.get(split, 0)
-        CONSOLE.print(
-            f"{split}: {task.name} has only {num_examples:,} different examples", highlight=False
-        )
+        CONSOLE.print(f"{split}: {task.name} has only {num_examples:,} different examples")
     if not all(builder.counts.get(split) for split in counts):
         problem = "has too few examples for both splits. Widen the task, or use another seed."
         raise ValueError(f"task={task.name}: {problem}")

@@ -58,10 +58,6 @@ Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "s
 Observer = Callable[[Stage, int], None]
 
 
-def unobserved(stage: Stage, step: int) -> None:
-    """Observe nothing."""
-
-
 def fit(
     config: TrainConfig | str,
     method: Method | str | None = None,
@@ -111,7 +107,7 @@ def fit(
         with locked(config.folder), processes.limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
-            train(run, observe or unobserved)
+            train(run, observe or (lambda stage, step: None))
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
@@ -149,7 +145,7 @@ def print_plan(run: Run) -> None:
         few = max(1, config.steps // 10)
         fix = f"Use --warmup {few}, in Python warmup={few}"
         line += f"\nthe warmup of {config.warmup} takes every step. {fix}"
-    CONSOLE.print(line, highlight=False, soft_wrap=True)
+    CONSOLE.print(line)
 
 
 def train(run: Run, observe: Observer) -> None:

@@ -121,7 +121,7 @@ def setup(
         start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
     run = Run(
         config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
-        pad=getattr(task, "pad", None), first=first, first_steps=config.first_steps,
+        pad=getattr(task, "pad", None), first=first,
     )  # fmt: skip
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again
@@ -234,7 +234,7 @@ def resume_config(
         config = replace(config, **cast(Any, shape))
 
     # All others are equal, but for those that may change.
-    values = {"start": None, **LATER_DEFAULTS, **settings(config, ignored)}
+    values = {**LATER_DEFAULTS, **settings(config, ignored)}
     if config.resume == "extend":
         if config.steps < stored["steps"]:
             problem = f"{config.folder} has {stored['steps']}, and resume=extend adds steps"
@@ -255,22 +255,21 @@ def print_precision(
     """Print the precision that auto is, and a warning if it is slow on the device."""
     if requested == "auto":
         reason = "as the run was started" if resumes else f"auto: {precision_reason(device)}"
-        CONSOLE.print(f"precision {precision} ({reason})", highlight=False, soft_wrap=True)
+        CONSOLE.print(f"precision {precision} ({reason})")
     warn_if_slow(resolve_precision(precision, device), device)
 
 
 def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that a resumed run must not change, as JSON stores them.
 
-    `start` and the settings of LATER_DEFAULTS are left out at their default.
+    Those of LATER_DEFAULTS are left out at their default.
     """
-    usual = {"start": None, **LATER_DEFAULTS}
     values = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(config).items()
         if name not in (*MAY_CHANGE_ON_RESUME, *ignored)
     }
-    return {name: value for name, value in values.items() if usual.get(name, ...) != value}
+    return {name: value for name, value in values.items() if LATER_DEFAULTS.get(name, ...) != value}
 
 
 def describe_run(

@@ -194,17 +194,6 @@ def test_error_of_a_disk_or_of_memory_is_not_taken_for_a_corrupt_file(whole, tmp
             fit(tiny_run(tmp_path / name, resume="auto"))
 
 
-def test_checkpoint_of_another_network_is_named(whole, tmp_path):
-    config = tiny_run(shutil.copytree(whole, tmp_path / "run"), resume="auto")
-    other = fit(tiny_run(tmp_path / "other", steps=2, keep=1, positions="both", size="nano"))
-    for path in saved_states(config.folder):
-        path.unlink()
-    (path,) = saved_states(other)
-    shutil.copy(path, config.folder)
-    with refused(path.name):
-        fit(config)
-
-
 def test_runs_of_another_precision_follow_in_one_process(tmp_path):
     runs = [fit(tiny_run(tmp_path / name, steps=2, precision=name)) for name in ("fp32", "bf16")]
     losses = [rows(run)[0]["loss"] for run in runs]

@@ -221,7 +221,7 @@ def test_text_model_is_trained_and_sampled(run, capsys):
     assert "4 tokens in" in out
 
 
-def test_text_model_is_evaluated(run, data, capsys):
+def test_text_model_is_evaluated(run, data, tmp_path, capsys):
     rows = rows_of(capsys, "evaluate", run, "--data", data, "--num-samples", 3, "--latents", 0, "all")
     assert [row["latents"] for row in rows] == [0, "all"]
     expected = {"metric": "perplexity", "order": "uniform", "top_p": 0.9, "temperature": 1.0}
@@ -231,6 +231,8 @@ def test_text_model_is_evaluated(run, data, capsys):
         assert 0 < row["entropy"] < np.log(32)
         assert row["judge"].startswith("trigrams of ")
         assert row["judged_tokens"] == 3 * 31
+    assert main(["export", str(run), str(tmp_path / "model")]) == 0
+    assert "The evaluator of text is trigrams of" in (tmp_path / "model" / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["bytes", "bpe:300"])

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, TASKS
-from latent_tokens.configs import TrainConfig
+from latent_tokens import TASKS
 from latent_tokens.tasks import configured, described, description
 from latent_tokens.tasks.countdown import (
     CHARACTERS,
@@ -24,7 +23,6 @@ from latent_tokens.tasks.countdown import (
     texts,
 )
 from latent_tokens.tasks.readers import read_source
-from latent_tokens.training.step import draw_examples
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
 FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
@@ -94,27 +92,6 @@ def test_answer_length_is_described_and_has_no_pad():
     assert (task.length, task.room, task.pad) == (64, 47, None)
     assert described(description(task)) == task
     assert (FOUR.length, FOUR.pad) == (53, PAD)
-
-
-def test_training_from_left_to_right_masks_no_pad_first():
-    """The first masked position is uniform over the answer and its end. Any-order methods are as before."""
-    task = TASKS["countdown-3"]
-    examples = task.generate(2_000, seed=0)
-    config = TrainConfig("countdown-3", "ar-mtp")
-    first = {}
-    for method in ("ar-mtp", "scdm"):
-        for pad in (None, task.pad):
-            layout = draw_examples(examples, METHODS[method], config, 20, 0, 0, pad).layout
-            rows = np.arange(len(examples.tokens))
-            positions = layout.positions.numpy()[rows, layout.num_clean.numpy()]
-            first[method, pad] = examples.tokens[rows, positions]
-            if (method, pad) == ("ar-mtp", PAD):
-                ends = (examples.tokens != PAD).sum(1)
-                shares = (positions - examples.known.sum(1)) / (ends - examples.known.sum(1))
-                assert np.histogram(shares, 4, (0, 1))[0] == pytest.approx(500, abs=60)
-    assert not (first["ar-mtp", PAD] == PAD).any()
-    assert (first["ar-mtp", None] == PAD).mean() > 0.2
-    assert (first["scdm", PAD] == first["scdm", None]).all()
 
 
 def reachable(numbers):

@@ -106,6 +106,8 @@ REFUSED = [
     ("arm", {"candidates": "growing"}, "Use"),
     ("scdm", {"order": "uniform", "confidence": lt.margin}, "confidence=margin with order=uniform"),
     ("arm", {"refresh": False}, "order=left_to_right"),
+    ("scdm", {"order": "uniform", "threshold": 0.9}, "threshold=0.9 with order=uniform"),
+    ("mdm", {"select": "half"}, "select=half: must be a function. Use threshold=0.9"),
     *(("scdm", {"latents": wrong}, "latents=") for wrong in (-1, [], "some", 1.5, True)),
     ("scdm", {"num_samples": 0}, "num_samples="),
 ]

@@ -79,8 +79,8 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     sizes = "--num-train 40 --num-validation 8 --num-test 8 --processes 1"
     assert run(f"data sudoku-4 {sizes} --source pattern --out {data}") == 0
     assert json.loads((data / "manifest.json").read_text())["splits"]["train"]["examples"] == 40
-    training = f"train sudoku-4 scdm --size pico --steps 3 --batch-size 4 --precision fp32 --data {data}"
-    assert run(f"{training} --out {folder}") == 0
+    training = f"sudoku-4 scdm --size pico --steps 3 --batch-size 4 --precision fp32 --data {data}"
+    assert run(f"train {training} --out {folder}") == 0
     capsys.readouterr()
     assert run(f"evaluate {folder} --latents 0 4 all --num-samples 10 --json") == 0
     printed = lines(capsys.readouterr().out)
@@ -89,9 +89,6 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert run(f"evaluate {folder} --num-samples 10 --out {tmp_path / 'elsewhere'}") == 0
     assert "95% interval" in capsys.readouterr().out
     assert len(lines((tmp_path / "elsewhere" / "results.jsonl").read_text())) == 1
-    (data / "train.tokens.npy").write_bytes((data / "validation.tokens.npy").read_bytes())
-    assert run(f"{training} --out {tmp_path / 'third'}") == 2
-    assert "does not match the checksum in its manifest" in capsys.readouterr().err
 
 
 def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, capsys):
@@ -179,26 +176,21 @@ REFUSED = [
     ("train sudoku-4 scdm --batch_size=0", "--batch-size 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --from nowhere --out {full}/run", "'nowhere' not found: not a run directory"),
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
-    ("data sudoku-4 --out {full}", "exists and is not empty"),
     ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),
     ("data sudoku-6-puzzle --source a --clues 20", "--clues 20: is for generated puzzles, and a has"),
     ("train sudoku-4 scdm --lora-targets all", "--lora-targets all: is for an adapter. Add --lora 16"),
     ("data text --source a --apart-from a b", "--apart-from a b: text has no such setting"),
-    ("evaluate {arm} --candidates 8 --order top_prob", "--order top_prob is not supported by arm"),
     ("evaluate {scdm} --out {scdm}/config.json/out", "config.json is a file. Choose another directory"),
     ("evaluate {scdm} --judge trigrams", "--evaluator trigrams: is for generated text"),
     ("evaluate {arm} --no-refresh", "--no-refresh with --order left_to_right: there is no random order"),
     ("evaluate {scdm} --latents 0 --latent-policy relevant", "there are no latent tokens to choose"),
-    ("evaluate {scdm} --order uniform --candidates 8", "--candidates 8 with --order uniform: this order"),
     ("sample {scdm} --order top_prob --entropy-bound 1", "--order top_prob with --entropy-bound 1.0"),
     ("solve 123....4........ --run {scdm}", "puzzle has no solution"),
-    ("solve 1............... --run {arm} --candidates 3", "--candidates 3 is not supported by arm"),
     ("solve 86,28,13,31,96", "there is no bundled model for it. Train one and name it with --run"),
     (f"solve {PUZZLE} --task my:Mine", "--task my:Mine: is for a model that --run names. Add"),
     (f"solve {PUZZLE} --method mine:rule", "--method mine:rule: is for a model that --run names. Add"),
     (f"trace sudoku-6-scdm {PUZZLE}", "nothing to write: name a page"),
     (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/nowhere/all.html", "its directory does not exist"),
-    (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/x.html --compare no", "'no' not found: not a run directory"),
     (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/x.html --png {{full}}/x.htm", "must end with .png"),
     ("demo --out {full}", "exists and is not empty"),
     ("bench --methods scmd", "--methods scmd: must be one of mdm, "),

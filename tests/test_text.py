@@ -281,12 +281,9 @@ def test_likelihood_of_a_text_file(run, tmp_path, capsys):
 
 MISTAKES = {
     "data sudoku-4 --length 9": "--length 9: is for text, and sudoku-4 has no such setting",
-    "evaluate sudoku-6-mdm --judge trigrams": "--evaluator trigrams: is for generated text",
-    "likelihood {run} --data {run}": "manifest.json is missing",
     "sample {run} --num-samples 1 --prompt " + "x" * 99: "prompt of",
     "sample {run} --prompt \udcff": "can't encode character '\\udcff'",
     "evaluate {run}": "--evaluator trigrams: learns from held-out text. Name a data set with",
-    "evaluate {run} --judge {run}/nowhere": "must be a directory or a name on the Hub",
     "evaluate {run} --data {run} --judge smollm2": "with --evaluator smollm2: only trigrams learn",
     "likelihood {run} --text README.md --latent-policy random": "--latent-policy random with --latents 0",
     "likelihood {run}": "exactly one of the two is needed. Name a text or a data set",

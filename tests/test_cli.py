@@ -12,6 +12,7 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 
+from helpers.refusals import refused_command
 from helpers.runs import tiny_run
 from latent_tokens import METHODS, SIZES, TASKS, configs, fit, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
@@ -115,8 +116,8 @@ def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, caps
 
 def test_several_runs_under_a_launcher_are_refused(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run("train sudoku-4 scdm --seed 0 1") == 2
-    assert "--seed 0 1: several runs take one process each. Leave out the launcher" in capsys.readouterr().err
+    problem = "--seed 0 1: several runs take one process each. Leave out the launcher"
+    refused_command(capsys, "train sudoku-4 scdm --seed 0 1", problem)
 
 
 def test_sample_and_solve_print_boards_or_json(runs, capsys):
@@ -206,10 +207,7 @@ REFUSED = [
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
 def test_refused_setting_is_one_line_and_exit_code_2(runs, tmp_path, capsys, command, message):
     (tmp_path / "file").touch()
-    assert run(command.format(full=tmp_path, **runs)) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
-    assert line.startswith("latent-tokens: ")
-    assert message in line
+    refused_command(capsys, command.format(full=tmp_path, **runs), message)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -266,6 +264,5 @@ def test_unwritable_directory_is_one_line_with_a_fix(tmp_path, capsys, monkeypat
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr("pathlib.Path.mkdir", read_only)
-    assert main(["train", "sudoku-4", "scdm", "--out", str(tmp_path / "run")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot be written (Read-only file system). Make it writable, or name another directory" in line
+    problem = "cannot be written (Read-only file system). Make it writable, or name another directory"
+    refused_command(capsys, f"train sudoku-4 scdm --out {tmp_path / 'run'}", problem)

@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerFast
 
 import latent_tokens as lt
 from helpers.documentation import ROOT, blocks, commands
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.tiny_models import tiny_model
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
@@ -339,20 +339,16 @@ def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_n
     tokenizer_of().save_pretrained(tmp_path)
     with refused("is a masked language model, which does not predict the next token. Train it first"):
         lm_class(tmp_path)
-    capsys.readouterr()
     for options, message in (("", "--tasks: is missing"), ("--tasks x --out .", ".: must end with .json")):
-        assert main(["lm-eval", "runs/text", *options.split()]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
+        refused_command(capsys, f"lm-eval runs/text {options}", message)
 
 
 @pytest.mark.slow
 def test_unknown_task_and_other_method_are_refused(folder, tasks, monkeypatch, capsys):
     import lm_eval
 
-    command = ["lm-eval", str(folder), "--tasks", "choice", "--include-path", str(tasks), "--method", "scdm"]
-    assert main(command) == 2
-    assert "--method scdm: the model has another method, arm. Leave it out." in capsys.readouterr().err
+    command = f"lm-eval {folder} --tasks choice --include-path {tasks} --method scdm"
+    refused_command(capsys, command, "--method scdm: the model has another method, arm. Leave it out.")
     # The names of its own tasks take seconds to read.
     only_given = partial(lm_eval.tasks.TaskManager, include_defaults=False)
     monkeypatch.setattr("lm_eval.tasks.TaskManager", only_given)
@@ -397,7 +393,5 @@ def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delitem(sys.modules, "latent_tokens.sharing.lm_eval", raising=False)
-    assert main(["lm-eval", "runs/text", "--tasks", "x"]) == 2
-    errors = capsys.readouterr().err
-    assert "lm_eval is not installed" in errors
-    assert "pip install -e '.[lm-eval]'" in errors
+    parts = ("lm_eval is not installed", "pip install -e '.[lm-eval]'")
+    refused_command(capsys, "lm-eval runs/text --tasks x", *parts)

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from tokenizers import Tokenizer, models, processors
 
 import latent_tokens as lt
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from latent_tokens.cli import main
 from latent_tokens.data.corpus import (
     LONGEST_DOCUMENT,
@@ -134,10 +134,8 @@ def test_unreadable_source_gets_one_line_and_leaves_nothing(
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_bytes(content)
     source = tmp_path / file.partition("/")[0]
-    options = options.format(here=tmp_path).split()
-    assert main(["data", "text", "--source", str(source), "--out", str(tmp_path / "out"), *options]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    options = options.format(here=tmp_path)
+    refused_command(capsys, f"data text --source {source} --out {tmp_path / 'out'} {options}", message)
     assert not (tmp_path / "out").exists()
 
 
@@ -287,10 +285,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("command", MISTAKES)
 def test_a_mistake_gets_one_line(run, capsys, command):
-    assert main(command.format(run=run).split(" ")) == 2
-    said = capsys.readouterr().err
-    assert MISTAKES[command].replace("{run}", str(run)) in said
-    assert len([line for line in said.splitlines() if line.startswith("latent-tokens:")]) == 1
+    refused_command(capsys, command.format(run=run).split(" "), MISTAKES[command].replace("{run}", str(run)))
 
 
 def test_held_out_sequences_are_of_all_held_out_documents(tmp_path):
@@ -336,8 +331,8 @@ def test_a_folder_names_no_tokenizer_outside_of_it(data, tmp_path, name):
 def test_a_run_whose_tokenizer_was_swapped_is_refused(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
     (tmp_path / "run" / "tokenizer.json").write_bytes(BPE.to_json())
-    assert main(["sample", str(tmp_path / "run"), "--num-samples", "1"]) == 2
-    assert "tokenizer.json: is not the tokenizer that was saved here" in capsys.readouterr().err
+    problem = "tokenizer.json: is not the tokenizer that was saved here"
+    refused_command(capsys, f"sample {tmp_path / 'run'} --num-samples 1", problem)
 
 
 def reference_pieces(text, size):

@@ -12,19 +12,10 @@ from safetensors.torch import load_file
 from torch.optim.swa_utils import AveragedModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from helpers.refusals import refused
+import latent_tokens as lt
+from helpers.refusals import refused, refused_command
 from helpers.runs import checkpoints, description, stop_at, tiny_run
 from helpers.tiny_models import tiny_model
-from latent_tokens import (
-    METHODS,
-    DataConfig,
-    HuggingFaceDenoiser,
-    fit,
-    from_pretrained,
-    from_transformers,
-    load,
-    make_data,
-)
 from latent_tokens.cli import main
 from latent_tokens.network.hf import FAMILIES, Adapter, add_lora, merged
 from latent_tokens.sharing.text_model import open_model
@@ -42,7 +33,9 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("text")
     for number in range(200):
         (folder / f"{number}.txt").write_text(f"{number} cats and {number + 1} dogs ran.")
-    return make_data(DataConfig("text", folder / "data", source=str(folder), length=12, tokenizer="bytes"))
+    return lt.make_data(
+        lt.DataConfig("text", folder / "data", source=str(folder), length=12, tokenizer="bytes")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +54,7 @@ def bases(tmp_path_factory):
 def whole(data, bases, tmp_path_factory):
     """Return a function that returns the run of a family, which nothing interrupted."""
     folder = tmp_path_factory.mktemp("whole")
-    return cache(lambda family: fit(config_of(folder / family, data, bases / family)))
+    return cache(lambda family: lt.fit(config_of(folder / family, data, bases / family)))
 
 
 def config_of(out, data, start, method="esolm", **changes):
@@ -73,8 +66,8 @@ def config_of(out, data, start, method="esolm", **changes):
 def resumed(config, **changes):
     """Interrupt a run, and return it resumed."""
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=stop_at(3))
-    return fit(replace(config, resume="yes", **changes))
+        lt.fit(config, observe=stop_at(3))
+    return lt.fit(replace(config, resume="yes", **changes))
 
 
 close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-5)
@@ -95,14 +88,14 @@ def check_in_transformers(folder, net):
     mask = torch.ones(1, 4, 4, dtype=torch.bool).tril()
     with torch.no_grad():
         close(model(ids).logits[..., :BYTES], net(ids, torch.arange(4)[None], mask)[..., :BYTES])
-    close(logits_of(from_pretrained(folder))[..., :BYTES], logits_of(net)[..., :BYTES])
+    close(logits_of(lt.from_pretrained(folder))[..., :BYTES], logits_of(net)[..., :BYTES])
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_run_opens_without_the_directory_it_started_from(whole, family):
-    model = load(whole(family))
-    assert isinstance(model.net, HuggingFaceDenoiser)
-    assert (model.method, model.net.mask_id, model.net.training) == (METHODS["esolm"], MASK[family], False)
+    model = lt.load(whole(family))
+    assert isinstance(model.net, lt.HuggingFaceDenoiser)
+    assert (model.method, model.net.mask_id, model.net.training) == (lt.METHODS["esolm"], MASK[family], False)
     assert (model.net.vocab_size, model.net.max_length) == (BYTES, 12)
     stored = load_file(whole(family) / "model.safetensors")
     assert all(torch.equal(tensor, stored[name]) for name, tensor in model.net.state_dict().items())
@@ -117,33 +110,33 @@ def test_run_of_a_transformers_model_resumes_bit_equal(whole, data, bases, tmp_p
 
 
 def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
-    net, other = (HuggingFaceDenoiser(tiny_model("llama", vocab_size=BYTES + 3), BYTES) for _ in range(2))
-    run = fit(config_of(tmp_path / "run", data, None, steps=1), net=net)
+    net, other = (lt.HuggingFaceDenoiser(tiny_model("llama", vocab_size=BYTES + 3), BYTES) for _ in range(2))
+    run = lt.fit(config_of(tmp_path / "run", data, None, steps=1), net=net)
     assert (net.mask_id, net.max_length) == (BYTES, 12)
-    assert torch.equal(logits_of(from_pretrained(run, net=other)), logits_of(from_pretrained(run)))
+    assert torch.equal(logits_of(lt.from_pretrained(run, net=other)), logits_of(lt.from_pretrained(run)))
 
 
 def test_likelihood_of_a_text_with_mask_is_refused(data, bases, tmp_path, capsys):
-    run = fit(config_of(tmp_path / "run", data, bases / "llama", steps=1, mask=ord("@")))
+    run = lt.fit(config_of(tmp_path / "run", data, bases / "llama", steps=1, mask=ord("@")))
     (tmp_path / "mail.txt").write_text("a@b")
-    assert main(["likelihood", str(run), "--text", str(tmp_path / "mail.txt")]) == 2
     problem = "has token 64, which is MASK of the model, so it is never predicted. Remove it."
-    assert f"--text {tmp_path / 'mail.txt'}: {problem}" in capsys.readouterr().err
+    command = f"likelihood {run} --text {tmp_path / 'mail.txt'}"
+    refused_command(capsys, command, f"--text {tmp_path / 'mail.txt'}: {problem}")
 
 
 def test_run_starts_from_an_adapted_run(whole, data, tmp_path):
-    run = fit(config_of(tmp_path / "run", data, whole("llama"), "mdm", steps=1, lr=1e-9, ema=0))
-    close(logits_of(from_pretrained(run)), logits_of(from_pretrained(whole("llama"))))
+    run = lt.fit(config_of(tmp_path / "run", data, whole("llama"), "mdm", steps=1, lr=1e-9, ema=0))
+    close(logits_of(lt.from_pretrained(run)), logits_of(lt.from_pretrained(whole("llama"))))
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_run_from_an_autoregressive_one_gets_a_mask_row(data, bases, tmp_path, family):
-    base = fit(config_of(tmp_path / "arm", data, bases / family, "arm", steps=1))
-    net = from_pretrained(base)
+    base = lt.fit(config_of(tmp_path / "arm", data, bases / family, "arm", steps=1))
+    net = lt.from_pretrained(base)
     num_tokens = MASK[family]
     assert (net.readout, net.model.config.vocab_size) == ("shifted", num_tokens)
-    assert load(base).generate("3 cats").tokens.shape == (1, 12)
-    net = from_pretrained(fit(config_of(tmp_path / "run", data, base, steps=1)))
+    assert lt.load(base).generate("3 cats").tokens.shape == (1, 12)
+    net = lt.from_pretrained(lt.fit(config_of(tmp_path / "run", data, base, steps=1)))
     assert (net.readout, net.bos_id, net.mask_id) == ("in_place", None, num_tokens)
     assert net.model.config.vocab_size == num_tokens + 1
 
@@ -166,14 +159,14 @@ def test_adaptation_that_is_not_possible_is_refused(data, bases, tmp_path, monke
     for family, changes, part in REFUSED:
         start = None if family is None else bases / family
         with refused(part):
-            fit(config_of(tmp_path / "run", data, start, **changes))
+            lt.fit(config_of(tmp_path / "run", data, start, **changes))
         assert not (tmp_path / "run" / "config.json").exists()
-    net = HuggingFaceDenoiser(tiny_model("llama", vocab_size=MASK["llama"]), None, readout="shifted")
+    net = lt.HuggingFaceDenoiser(tiny_model("llama", vocab_size=MASK["llama"]), None, readout="shifted")
     with refused("it has no MASK, and esolm needs one. Use readout=in_place"):
-        fit(config_of(tmp_path / "run", data, None), net=net)
+        lt.fit(config_of(tmp_path / "run", data, None), net=net)
     monkeypatch.setitem(sys.modules, "peft", None)
     with refused("lora=2: peft is not installed. Install it from a clone (pip install -e '.[lora]')"):
-        fit(lora_config(tmp_path / "run", data, bases / "llama"))
+        lt.fit(lora_config(tmp_path / "run", data, bases / "llama"))
 
 
 def test_corrupt_adapted_run_is_refused_in_one_line(whole, tmp_path):
@@ -183,46 +176,46 @@ def test_corrupt_adapted_run_is_refused_in_one_line(whole, tmp_path):
         model = {**entries["model"], "config": {**entries["model"]["config"], name: value}}
         (tmp_path / "config.json").write_text(json.dumps({**entries, "model": model}))
         with refused("model_type=other" if name == "model_type" else "corrupt"):
-            from_pretrained(tmp_path)
+            lt.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_exported_model_opens_in_transformers(whole, data, tmp_path, capsys, family):
     assert main(["export", str(whole(family)), str(tmp_path / "model")]) == 0
-    net = from_pretrained(whole(family))
+    net = lt.from_pretrained(whole(family))
     check_in_transformers(tmp_path / "model", net)
-    again = load(tmp_path / "model")
+    again = lt.load(tmp_path / "model")
     assert torch.equal(logits_of(again.net), logits_of(net))
     assert (again.method, again.task.length) == (net.method, 12)
     assert "2 layers of width 16, 2 heads" in (tmp_path / "model" / "README.md").read_text()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert tokenizer("cat").input_ids == [99, 97, 116]
     assert tokenizer.mask_token_id == (BYTES if family == "gpt2" else None)
-    run = fit(config_of(tmp_path / "run", data, tmp_path / "model", steps=1))
-    assert from_pretrained(run).mask_id == net.mask_id
+    run = lt.fit(config_of(tmp_path / "run", data, tmp_path / "model", steps=1))
+    assert lt.from_pretrained(run).mask_id == net.mask_id
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_exported_model_saved_again_is_the_same(whole, tmp_path, family):
-    load(whole(family)).save_pretrained(tmp_path / "first")
-    load(tmp_path / "first").save_pretrained(tmp_path / "second")
+    lt.load(whole(family)).save_pretrained(tmp_path / "first")
+    lt.load(tmp_path / "first").save_pretrained(tmp_path / "second")
     for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
         assert (tmp_path / "second" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
     assert "training" in description(tmp_path / "second")
 
-    changed = load(tmp_path / "second")
+    changed = lt.load(tmp_path / "second")
     with torch.no_grad():
         changed.net.model.get_input_embeddings().weight[0] += 1
     changed.save_pretrained(tmp_path / "third")
     assert not {"training", "start", "made_with", "data_sha256"} & description(tmp_path / "third").keys()
-    assert load(tmp_path / "third").method == changed.method
+    assert lt.load(tmp_path / "third").method == changed.method
 
 
 @pytest.fixture(scope="module")
 def adapted(data, bases, tmp_path_factory):
     """Return a function that returns the run of a family with a LoRA adapter."""
     folder = tmp_path_factory.mktemp("adapted")
-    return cache(lambda family: fit(lora_config(folder / family, data, bases / family)))
+    return cache(lambda family: lt.fit(lora_config(folder / family, data, bases / family)))
 
 
 def lora_config(out, data, start, **changes):
@@ -236,8 +229,8 @@ def test_lora_trains_the_adapter_and_the_mask_row_alone(adapted, bases, family):
     assert len(stored) == {"llama": 17, "gpt2": 9}[family]  # two of each projection, and the row
     assert all(tensor.any() for tensor in stored.values())
 
-    net = from_pretrained(adapted(family))
-    base = from_transformers(bases / family, "new")
+    net = lt.from_pretrained(adapted(family))
+    base = lt.from_transformers(bases / family, "new")
     weights = {name.replace(".base_layer", ""): tensor for name, tensor in net.named_parameters()}
     assert all(torch.equal(weights[name], tensor) for name, tensor in base.named_parameters())
     mean = base.model.get_input_embeddings().weight[net.mask_id]
@@ -250,23 +243,23 @@ def test_lora_run_resumes_bit_equal_with_its_base_elsewhere(adapted, data, bases
     base = shutil.copytree(bases / family, tmp_path / "base")
     config = lora_config(tmp_path / "cut", data, base, gradient_checkpointing=True)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, observe=stop_at(3))
+        lt.fit(config, observe=stop_at(3))
     moved = base.rename(tmp_path / "moved")
     config = replace(config, resume="yes", gradient_checkpointing=False)
     with refused("adapts ", "not found", "or start=DIR to resume it"):
-        fit(config)
-    run = fit(replace(config, start=moved))
+        lt.fit(config)
+    run = lt.fit(replace(config, start=moved))
     assert checkpoints(run) == checkpoints(adapted(family))
     assert description(run)["training"]["start"] == str(base)
     with refused("adapts ", "base with SHA-256 ", "small has"):
-        fit(replace(config, resume="extend", steps=7, start=bases / "small"))
+        lt.fit(replace(config, resume="extend", steps=7, start=bases / "small"))
 
 
 @pytest.mark.parametrize("family", ["llama", TIED])
 def test_export_merges_the_adapter(adapted, tmp_path, family):
     assert main(["export", str(adapted(family)), str(tmp_path / "model")]) == 0
-    check_in_transformers(tmp_path / "model", from_pretrained(adapted(family)))
-    assert from_pretrained(tmp_path / "model").adapter is None
+    check_in_transformers(tmp_path / "model", lt.from_pretrained(adapted(family)))
+    assert lt.from_pretrained(tmp_path / "model").adapter is None
 
 
 def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
@@ -276,15 +269,15 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
     other.lm_head.weight.data[0, 0] += 1
     other.save_pretrained(moved)
     with refused(f"{run}: adapts {bases / 'llama'} with SHA-256 "):
-        from_pretrained(run, base=moved)
+        lt.from_pretrained(run, base=moved)
     with refused("Leave net out, and use base=DIR"):
-        from_pretrained(run, net=from_transformers(bases / "llama", "new"))
+        lt.from_pretrained(run, net=lt.from_transformers(bases / "llama", "new"))
     with refused("Name its directory with base=DIR"):
-        from_pretrained(run, base=tmp_path / "nowhere")
+        lt.from_pretrained(run, base=tmp_path / "nowhere")
     with refused("is a run whose weights are not merged. Export"):
-        fit(lora_config(tmp_path / "run", data, run))
+        lt.fit(lora_config(tmp_path / "run", data, run))
     with refused(f"Open it with load('{run}')"):
-        from_transformers(run, "new")
+        lt.from_transformers(run, "new")
 
 
 def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_path, monkeypatch, capsys):
@@ -302,25 +295,21 @@ def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_
         f"export {run} merged",
     )
     for command in commands:
-        assert main(command.split()) == 2
-        error = capsys.readouterr().err
-        assert "adapts gone. " in error
-        assert "Name its directory with --base DIR" in error
+        refused_command(capsys, command, "adapts gone. ", "Name its directory with --base DIR")
         assert main([*command.split(), "--base", str(moved)]) == 0, capsys.readouterr().err
-    for net in (load(run, base=moved).net, open_model(run, None, moved).net):
-        assert torch.equal(logits_of(net), logits_of(from_pretrained(adapted("llama"))))
+    for net in (lt.load(run, base=moved).net, open_model(run, None, moved).net):
+        assert torch.equal(logits_of(net), logits_of(lt.from_pretrained(adapted("llama"))))
     with refused("has no LoRA adapter. Leave base out"):
         open_model(moved, None, bases / "llama")
-    assert main(["sample", "sudoku-6-scdm", "--num-samples", "1", "--base", "x"]) == 2
-    assert "--base x: " in capsys.readouterr().err
+    refused_command(capsys, "sample sudoku-6-scdm --num-samples 1 --base x", "--base x: ")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_adapter_of_every_family_starts_as_its_base(family):
     for targets in ("attention", "all"):
-        base = HuggingFaceDenoiser(tiny_model(family), None)
-        net = HuggingFaceDenoiser(tiny_model(family), None)
+        base = lt.HuggingFaceDenoiser(tiny_model(family), None)
+        net = lt.HuggingFaceDenoiser(tiny_model(family), None)
         add_lora(net, Adapter(2, targets, "base", ""))
         tokens = torch.tensor([[5, 6, net.mask_id]])
         inputs = (tokens, torch.arange(3)[None], torch.ones(1, 3, 3, dtype=torch.bool))
@@ -334,17 +323,17 @@ def test_adapter_of_every_family_starts_as_its_base(family):
 @pytest.mark.slow
 def test_frozen_embeddings_train_the_mask_row(data, bases, tmp_path):
     config = config_of(tmp_path / "run", data, bases / "gpt2", freeze_embeddings=True, ema=0)
-    net = from_pretrained(resumed(config))
-    base = from_transformers(bases / "gpt2", "new")
+    net = lt.from_pretrained(resumed(config))
+    base = lt.from_transformers(bases / "gpt2", "new")
     frozen = base.model.transformer.wte.weight
     assert torch.equal(net.model.transformer.wte.weight, frozen)
     trained, first = (each.model.transformer.h[0].mlp.c_fc.weight for each in (net, base))
     assert not torch.equal(trained, first)
     assert not torch.equal(net.mask_row, frozen[net.mask_id])
     with refused("is a run whose weights are not merged. Export"):
-        fit(config_of(tmp_path / "next", data, config.out))
-    given = HuggingFaceDenoiser(tiny_model("gpt2", vocab_size=BYTES), None)
-    assert torch.equal(logits_of(from_pretrained(config.out, net=given)), logits_of(net))
+        lt.fit(config_of(tmp_path / "next", data, config.out))
+    given = lt.HuggingFaceDenoiser(tiny_model("gpt2", vocab_size=BYTES), None)
+    assert torch.equal(logits_of(lt.from_pretrained(config.out, net=given)), logits_of(net))
     assert main(["export", str(config.out), str(tmp_path / "model")]) == 0
     check_in_transformers(tmp_path / "model", net)
 
@@ -355,8 +344,8 @@ def test_train_command_adapts_a_model(data, bases, tmp_path):
     base = ["--from", str(bases / "llama"), "--mask", "258", "--lora", "2", "--lora-targets", "all"]
     command = ["train", "text", "scdm", *base, "--data", str(data), "--steps", "2", "--batch-size", "2"]
     assert main([*command, "--first", "esolm:1", "--out", run]) == 0
-    net = load(run).net
-    assert (net.mask_id, net.adapter.targets, net.method) == (258, "all", METHODS["scdm"])
+    net = lt.load(run).net
+    assert (net.mask_id, net.adapter.targets, net.method) == (258, "all", lt.METHODS["scdm"])
     stored = description(tmp_path / "run")["training"]
     assert (stored["lora"], stored["lora_targets"], stored["first"]) == (2, "all", "esolm:1")
     assert main(["export", run, str(tmp_path / "model")]) == 0
@@ -382,14 +371,14 @@ def test_frozen_ema_weights_are_those_of_the_network():
 @pytest.mark.slow
 def test_text_is_learned_with_the_readout_left(data, bases, tmp_path, capsys):
     """The first token of a sequence, an end of document, is given."""
-    run = fit(config_of(tmp_path / "whole", data, bases / "llama", "mdm-left"))
+    run = lt.fit(config_of(tmp_path / "whole", data, bases / "llama", "mdm-left"))
     cut = config_of(tmp_path / "cut", data, bases / "llama", "mdm-left")
     assert checkpoints(resumed(cut)) == checkpoints(run)
-    model = load(run)
-    assert (model.method, model.net.readout) == (METHODS["mdm-left"], "left")
+    model = lt.load(run)
+    assert (model.method, model.net.readout) == (lt.METHODS["mdm-left"], "left")
     assert model.generate("4 cats").tokens.shape == (1, 12)
     assert main(["likelihood", str(run), "--data", str(data), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert row["tokens"] == 11 * row["sequences"]
     with refused("position 0 is masked, and readout=left reads no prediction"):
-        fit("sudoku-4", "mdm-left", out=tmp_path / "boards", size="pico", steps=1, num_train=20)
+        lt.fit("sudoku-4", "mdm-left", out=tmp_path / "boards", size="pico", steps=1, num_train=20)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from helpers.hostile import Call
 from helpers.published_network import Published, lightning
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from latent_tokens import from_pretrained
 from latent_tokens.checkpoints.published import BUFFER, import_checkpoint
 from latent_tokens.cli import main
@@ -208,8 +208,7 @@ def test_import_command_writes_a_directory_that_loads_and_checks(file, averaged,
     assert "esolm, from its settings, ema weights, 2 layers of width 32, 4 heads" in printed
     assert "sequences of 64 over 20 tokens and MASK\n" in printed
     assert "without a tokenizer it cannot generate text" in printed
-    assert main(["sample", str(out)]) == 2
-    assert "was imported without a tokenizer" in capsys.readouterr().err
+    refused_command(capsys, ["sample", out], "was imported without a tokenizer")
     assert difference(averaged, from_pretrained(out), causal) < 1e-5
     weights = load_file(out / "model.safetensors")
     weights["blocks.0.qkv.weight"][:, 0] += 0.3
@@ -243,6 +242,5 @@ def test_wrong_import_gets_one_line_and_writes_nothing(file, tmp_path, capsys):
         (tmp_path / "empty", [], "config.json is missing"),
         (file, ["--tokenizer", "bytes"], "--tokenizer bytes: has 257 tokens, and the checkpoint has 20"),
     ):
-        assert main(["import", str(source), str(tmp_path / "out"), *options]) == 2
-        assert message in capsys.readouterr().err
+        refused_command(capsys, ["import", source, tmp_path / "out", *options], message)
         assert not (tmp_path / "out").exists()

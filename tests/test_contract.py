@@ -7,22 +7,12 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
+import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Decoding,
-    EvalConfig,
-    Size,
-    Transformer,
-    check_network,
-    evaluate,
-    generate,
-)
 
 VOCAB, LENGTH = 4, 16
-SCDM = METHODS["scdm"]
+SCDM = lt.METHODS["scdm"]
 NOTHING = torch.zeros(1, LENGTH, dtype=torch.bool)
 
 
@@ -95,30 +85,30 @@ WRONG = {  # the inputs, the attention and the output of a wrapper, and the prob
 def test_check_network_names_the_mistake_and_the_fix(name):
     arguments, problem, fix = WRONG[name]
     with refused("net=Wrapped: ", problem, fix):
-        check_network(Wrapped(*arguments), SCDM, LENGTH, VOCAB)
+        lt.check_network(Wrapped(*arguments), SCDM, LENGTH, VOCAB)
 
 
 def test_check_network_passes_correct_networks(any_method):
-    check_network(Wrapped(), any_method, LENGTH, VOCAB)
+    lt.check_network(Wrapped(), any_method, LENGTH, VOCAB)
     torch.manual_seed(0)
-    net = Transformer(Size(32, 2, 3), VOCAB, LENGTH, dropout=0.1)
-    check_network(net, any_method, LENGTH, VOCAB)
+    net = lt.Transformer(lt.Size(32, 2, 3), VOCAB, LENGTH, dropout=0.1)
+    lt.check_network(net, any_method, LENGTH, VOCAB)
     assert all(module.training for module in net.modules())
     for length in (3, 4):
         oracle = Oracle(small_joint(length), shifted=any_method.readout == "shifted")
-        check_network(oracle, any_method, length, oracle.mask_id)
+        lt.check_network(oracle, any_method, length, oracle.mask_id)
 
 
 def test_check_network_passes_a_float_mask_and_bf16():
-    check_network(Wrapped(floating, "eager"), SCDM, LENGTH, VOCAB)
+    lt.check_network(Wrapped(floating, "eager"), SCDM, LENGTH, VOCAB)
     torch.manual_seed(0)
-    check_network(Transformer(Size(32, 2, 3), VOCAB, LENGTH).bfloat16(), SCDM, LENGTH, VOCAB)
+    lt.check_network(lt.Transformer(lt.Size(32, 2, 3), VOCAB, LENGTH).bfloat16(), SCDM, LENGTH, VOCAB)
 
 
 def test_check_network_passes_an_untrained_head_of_zeros():
     net = Wrapped()
     nn.init.zeros_(net.llama.lm_head.weight)
-    check_network(net, SCDM, LENGTH, VOCAB)
+    lt.check_network(net, SCDM, LENGTH, VOCAB)
 
 
 def test_check_network_passes_blocks_that_add_nothing_yet():
@@ -127,17 +117,17 @@ def test_check_network_passes_blocks_that_add_nothing_yet():
         if "o_proj" in name or "down_proj" in name:
             nn.init.zeros_(weight)
     net.llama.lm_head.weight.data += torch.randn_like(net.llama.lm_head.weight)
-    check_network(net, SCDM, LENGTH, VOCAB)
+    lt.check_network(net, SCDM, LENGTH, VOCAB)
 
 
 def test_generate_checks_a_network_once_per_method():
     net = Wrapped()
-    steps = Decoding(1, tokens_per_step=8)
-    generate(net, SCDM, NOTHING.long(), NOTHING, steps, 0)
+    steps = lt.Decoding(1, tokens_per_step=8)
+    lt.generate(net, SCDM, NOTHING.long(), NOTHING, steps, 0)
     first = net.calls
-    generate(net, SCDM, NOTHING.long(), NOTHING, steps, 0)
+    lt.generate(net, SCDM, NOTHING.long(), NOTHING, steps, 0)
     assert net.calls - first == 2 < first
-    generate(net, METHODS["sidm"], NOTHING.long(), NOTHING, steps, 0)
+    lt.generate(net, lt.METHODS["sidm"], NOTHING.long(), NOTHING, steps, 0)
     assert net.calls - first > 4
 
 
@@ -155,6 +145,6 @@ class Holder:
 def test_generate_and_evaluate_refuse_a_network_that_ignores_the_mask():
     for net in (Wrapped(masked, "eager"), Holder(llama())):
         with refused("attention_mask=mask[:, None]"):
-            generate(net, SCDM, NOTHING.long(), NOTHING, Decoding(1), 0)
+            lt.generate(net, SCDM, NOTHING.long(), NOTHING, lt.Decoding(1), 0)
     with refused("slots that the mask hides"):
-        evaluate(Wrapped(masked, "eager"), TASKS["sudoku-4"], EvalConfig(num_samples=2))
+        lt.evaluate(Wrapped(masked, "eager"), lt.TASKS["sudoku-4"], lt.EvalConfig(num_samples=2))

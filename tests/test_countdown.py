@@ -10,21 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, TASKS
-from latent_tokens.configs import TrainConfig
-from latent_tokens.tasks import configured, described, description
-from latent_tokens.tasks.countdown import (
-    CHARACTERS,
-    EOS,
-    HELD_OUT_TARGETS,
-    PAD,
-    answer_text,
-    first_solution,
-    stack_of,
-    texts,
-)
+from latent_tokens import TASKS
+from latent_tokens.tasks import configured, countdown, described, description
 from latent_tokens.tasks.readers import read_source
-from latent_tokens.training.step import draw_examples
 
 OTHERS = Path(__file__).parents[2] / "shared" / "data" / "countdown" / "ye2025_cd4_train_head2000.jsonl"
 FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
@@ -33,8 +21,8 @@ FIVE, FOUR = TASKS["countdown"], TASKS["countdown-4"]
 def first_answer(*numbers_and_target):
     *numbers, target = numbers_and_target
     steps = np.zeros((len(numbers) - 1, 4), np.int64)
-    found = first_solution(stack_of(numbers), len(numbers), target, steps)
-    return answer_text(steps.tolist()) if found else None
+    found = countdown.first_solution(countdown.stack_of(numbers), len(numbers), target, steps)
+    return countdown.answer_text(steps.tolist()) if found else None
 
 
 RECORDS = [  # from formats that others published: task, problem, answer, ids up to EOS
@@ -69,7 +57,9 @@ def test_the_search_gives_others_answers_exactly():
         assert first_answer(*map(int, record["input"].split(","))) == record["output"]
     examples, bad = read_source(FOUR, OTHERS, skip_bad=False)
     assert bad == []
-    assert [texts(row) for row in examples.tokens] == [(row["input"], row["output"]) for row in records]
+    assert [countdown.texts(row) for row in examples.tokens] == [
+        (row["input"], row["output"]) for row in records
+    ]
     assert set(FOUR.splits(examples).tolist()) == {0, 1}  # none of its targets is held out
 
 
@@ -86,35 +76,14 @@ def test_longest_answer_fits_exactly(name, problem, answer):
     assert len(answer) == task.room - 1
     row = task.example(problem, answer)
     assert row.lengths[0] == task.length or len(problem) < 3 * task.numbers + 3
-    assert row.tokens[0, row.lengths[0] - 1] == EOS
+    assert row.tokens[0, row.lengths[0] - 1] == countdown.EOS
 
 
 def test_answer_length_is_described_and_has_no_pad():
     task = configured("countdown-4", {"answer_length": 47})
     assert (task.length, task.room, task.pad) == (64, 47, None)
     assert described(description(task)) == task
-    assert (FOUR.length, FOUR.pad) == (53, PAD)
-
-
-def test_training_from_left_to_right_masks_no_pad_first():
-    """The first masked position is uniform over the answer and its end. Any-order methods are as before."""
-    task = TASKS["countdown-3"]
-    examples = task.generate(2_000, seed=0)
-    config = TrainConfig("countdown-3", "ar-mtp")
-    first = {}
-    for method in ("ar-mtp", "scdm"):
-        for pad in (None, task.pad):
-            layout = draw_examples(examples, METHODS[method], config, 20, 0, 0, pad).layout
-            rows = np.arange(len(examples.tokens))
-            positions = layout.positions.numpy()[rows, layout.num_clean.numpy()]
-            first[method, pad] = examples.tokens[rows, positions]
-            if (method, pad) == ("ar-mtp", PAD):
-                ends = (examples.tokens != PAD).sum(1)
-                shares = (positions - examples.known.sum(1)) / (ends - examples.known.sum(1))
-                assert np.histogram(shares, 4, (0, 1))[0] == pytest.approx(500, abs=60)
-    assert not (first["ar-mtp", PAD] == PAD).any()
-    assert (first["ar-mtp", None] == PAD).mean() > 0.2
-    assert (first["scdm", PAD] == first["scdm", None]).all()
+    assert (FOUR.length, FOUR.pad) == (53, countdown.PAD)
 
 
 def reachable(numbers):
@@ -161,8 +130,8 @@ VERDICTS = [  # the answer, whether it counts leniently, and the errors of the s
 @pytest.mark.parametrize(("answer", "lenient", "errors"), VERDICTS)
 def test_lenient_and_strict_verdicts(answer, lenient, errors):
     tokens = FOUR.encode("86,28,13,31,96").tokens.copy()
-    ids = [4 + CHARACTERS.index(character) for character in answer]
-    tokens[0, 16 : 17 + len(ids)] = [*ids, EOS]
+    ids = [4 + countdown.CHARACTERS.index(character) for character in answer]
+    tokens[0, 16 : 17 + len(ids)] = [*ids, countdown.EOS]
     scores = FOUR.score(tokens)
     assert (scores["lenient"][0], scores["strict"][0]) == (lenient, errors == [])
     faults = FOUR.verify(tokens[0])
@@ -187,11 +156,11 @@ def test_one_changed_digit_is_always_caught(padding, seed, data):
 
 def test_held_out_targets_are_in_the_test_alone():
     examples = FIVE.generate(1_000, seed=0)
-    targets = np.array([int(texts(row)[0].rsplit(",", 1)[1]) for row in examples.tokens])
+    targets = np.array([int(countdown.texts(row)[0].rsplit(",", 1)[1]) for row in examples.tokens])
     splits = FIVE.splits(examples)
-    assert (np.isin(targets, HELD_OUT_TARGETS) == (splits == 2)).all()
+    assert (np.isin(targets, countdown.HELD_OUT_TARGETS) == (splits == 2)).all()
     assert set(targets.tolist()) == set(range(10, 101))
-    assert HELD_OUT_TARGETS == (14, 39, 41, 57, 62, 81, 87, 89, 96)
+    assert countdown.HELD_OUT_TARGETS == (14, 39, 41, 57, 62, 81, 87, 89, 96)
 
 
 def test_the_order_of_numbers_does_not_matter_to_the_key():

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.runs import flip
 from latent_tokens import METHODS, TASKS, DataConfig, EvalConfig, evaluate, load_data, make_data
 from latent_tokens.cli import main
@@ -192,17 +192,12 @@ DAMAGE = {
 def test_damage_is_refused_in_one_line(places, tmp_path, capsys, damage, message):
     folder = shutil.copytree(places["boards"], tmp_path / "data")
     damage(folder)
-    assert main(["train", "sudoku-4", "scdm", "--data", str(folder), "--out", str(tmp_path / "run")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    refused_command(capsys, f"train sudoku-4 scdm --data {folder} --out {tmp_path / 'run'}", message)
     assert not (tmp_path / "run").exists()
 
 
 MISTAKES = [
-    ("data sudoku-6 --houses 3", "--houses 3: sudoku-6 has no such setting"),
-    ("data sudoku-6 --source {nowhere}", "not found. Name a file of sudoku-6"),
-    ("data sudoku-9 --source {two}", "two.txt, line 2: puzzle has several solutions. Use --skip-bad"),
-    ("data sudoku-6 --apart-from {nowhere}", "no data set"),
+    ("data sudoku-6 --apart-from nowhere", "no data set"),
     ("data sudoku-6 --out .", "--out .: is the current directory. Choose another directory."),
     ("data sudoku-9 --show 0", "--show 0: must be a whole number from 1"),
     ("train sudoku-4 scdm --data {untrained} --out {out}", "lacks train or validation examples"),
@@ -211,12 +206,10 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
-    """Return files and data sets by name."""
+    """Return data sets by name."""
     folder = tmp_path_factory.mktemp("in")
-    (folder / "two.txt").write_text(f"{PUZZLES[0]}\n1{'.' * 80}\n")
-    files = {"two": folder / "two.txt", "nowhere": folder / "nowhere"}
     untrained = made(folder, "sudoku-4", "untrained", num_train=0)
-    return {**files, "boards": made(folder, "sudoku-4"), "untrained": untrained}
+    return {"boards": made(folder, "sudoku-4"), "untrained": untrained}
 
 
 @pytest.mark.parametrize("name", ["sudoku-6-puzzle", "zebra-3", "countdown-3"])
@@ -276,7 +269,5 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
 def test_a_mistake_gets_one_line_and_nothing_is_written(places, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command, message in MISTAKES:
-        assert main(command.format(**places, out=tmp_path / "run").split()) == 2
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("making")]
-        assert message in line
+        refused_command(capsys, command.format(**places, out=tmp_path / "run"), message)
         assert list(tmp_path.rglob("*")) == []

@@ -6,19 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    Decoding,
-    entropy,
-    evaluate,
-    generate,
-    given,
-    margin,
-    of_logits,
-    top_prob,
-)
 from latent_tokens.core.sampling import NUM_RANKED, nucleus
 from latent_tokens.model import ResultTable
 
@@ -28,10 +17,10 @@ TOKENS = torch.zeros(2, 3, dtype=torch.int64)
 
 
 def run(name_or_method, decoding=None, known=KNOWN, tokens=TOKENS, **options):
-    method = METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
+    method = lt.METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
     net = Oracle(JOINT, shifted=method.readout == "shifted")
-    return net, generate(
-        net, method, tokens, known, decoding or Decoding(1), options.pop("seed", 0), **options
+    return net, lt.generate(
+        net, method, tokens, known, decoding or lt.Decoding(1), options.pop("seed", 0), **options
     )
 
 
@@ -40,12 +29,12 @@ def test_candidate_of_infinite_confidence_is_decoded_first_or_last(value, place)
     def confidence(step):
         return step.positions.double().masked_fill(step.positions == 1, value)
 
-    _, samples = run("mdm", Decoding(candidates=3, confidence=confidence))
+    _, samples = run("mdm", lt.Decoding(candidates=3, confidence=confidence))
     assert samples.order[:, place].tolist() == [1, 1]
 
 
 def test_slots_stand_as_clean_latents_candidates():
-    net, samples = run("scdm", Decoding(latents=1, candidates=1, order=given([2, 0, 1])))
+    net, samples = run("scdm", lt.Decoding(latents=1, candidates=1, order=lt.given([2, 0, 1])))
     ids, positions, mask = net.calls[1]
     assert positions.tolist() == [[2, 1, 0]] * 2  # clean, the latent, the candidate
     assert (ids[:, 0] == samples.tokens[:, 2]).all()
@@ -59,10 +48,10 @@ def test_slots_stand_as_clean_latents_candidates():
 
 def test_padding_is_mask_at_position_0_and_sees_itself_alone():
     known = torch.tensor([[False, False, False], [True, True, False]])
-    net, samples = run("scdm", Decoding(1, latents="all"), known=known)
+    net, samples = run("scdm", lt.Decoding(1, latents="all"), known=known)
     ids, positions, mask = net.calls[0]
     assert ids.shape == (2, 3)  # both rows show three slots: no padding
-    net, samples = run("scdm", Decoding(1, latents=0), known=known)
+    net, samples = run("scdm", lt.Decoding(1, latents=0), known=known)
     ids, positions, mask = net.calls[0]
     assert ids[0].tolist() == [3, 3, 3]
     assert positions[0, 1:].tolist() == [0, 0]
@@ -76,40 +65,42 @@ def test_windows_show_that_many_masked_tokens():
     net, samples = run("ar-mtp-window-2")
     assert [call[0].shape[1] for call in net.calls] == [2, 3, 3]
     assert samples.processed.tolist() == [8, 8]
-    _, samples = run(replace(METHODS["mdm"], window=2), Decoding(candidates="all"))
+    _, samples = run(replace(lt.METHODS["mdm"], window=2), lt.Decoding(candidates="all"))
     assert samples.processed.tolist() == [8, 8]
 
 
-@pytest.mark.parametrize("confidence", [top_prob, margin, entropy])
+@pytest.mark.parametrize("confidence", [lt.top_prob, lt.margin, lt.entropy])
 def test_most_confident_candidate_is_decoded_first(confidence):
     joint = torch.einsum("a,b->ab", torch.tensor([0.4, 0.35, 0.25]), torch.tensor([0.05, 0.9, 0.05]))
     known = torch.zeros(50, 2, dtype=torch.bool)
     for temperature in (0.0, 1.0, 100.0):
-        decoding = Decoding(2, confidence=confidence, temperature=temperature)
-        samples = generate(Oracle(joint), METHODS["mdm"], known.long(), known, decoding, 0)
+        decoding = lt.Decoding(2, confidence=confidence, temperature=temperature)
+        samples = lt.generate(Oracle(joint), lt.METHODS["mdm"], known.long(), known, decoding, 0)
         assert (samples.order[:, 0] == 1).all()
 
 
 def test_refresh_draws_a_new_order_at_each_step():
     """Without it the order is the first one, except for promotions. A given order is never refreshed."""
     known = torch.zeros(400, 4, dtype=torch.bool)
-    inputs = (Oracle(torch.ones(2, 2, 2, 2)), METHODS["mdm"], known.long(), known)
+    inputs = (Oracle(torch.ones(2, 2, 2, 2)), lt.METHODS["mdm"], known.long(), known)
     changed = {}
     for refresh in (True, False):
         steps = []
-        generate(*inputs, Decoding(1, refresh=refresh), 1, on_step=steps.append)
+        lt.generate(*inputs, lt.Decoding(1, refresh=refresh), 1, on_step=steps.append)
         # The candidate is the last slot, and the next one of the order is the first latent token.
         second_candidate = steps[0].layout.positions[:, 0]
         changed[refresh] = second_candidate.ne(steps[1].layout.positions[:, -1]).double().mean()
     assert changed[False] == 0
     assert changed[True] > 0.4
-    samples = generate(*inputs, Decoding(1, order=given([1, 3, 0, 2])), 1)
+    samples = lt.generate(*inputs, lt.Decoding(1, order=lt.given([1, 3, 0, 2])), 1)
     assert (samples.order == torch.tensor([1, 3, 0, 2])).all()
 
 
 def test_on_step_receives_all_that_a_drawing_of_the_step_needs():
     steps = []
-    _, samples = run("scdm", Decoding(candidates=2, latents=1, order=given([2, 1, 0])), on_step=steps.append)
+    _, samples = run(
+        "scdm", lt.Decoding(candidates=2, latents=1, order=lt.given([2, 1, 0])), on_step=steps.append
+    )
     first = steps[0]
     assert first.rows.tolist() == [0, 1]
     assert first.candidates == [[2, 1]] * 2
@@ -128,7 +119,7 @@ def test_on_step_receives_all_that_a_drawing_of_the_step_needs():
     + [(name, "all") for name in ("mdm", "ar-mtp", "ar-mtp-window-2", "ar-ntp-2")],
 )
 def test_only_number_of_latents_of_a_method_can_be_given(name, latents):
-    (_, given_n), (_, own) = (run(name, Decoding(1, latents=n)) for n in (latents, None))
+    (_, given_n), (_, own) = (run(name, lt.Decoding(1, latents=n)) for n in (latents, None))
     assert (given_n.tokens == own.tokens).all()
     assert (given_n.processed == own.processed).all()
 
@@ -184,24 +175,24 @@ NUM_ROWS = 16
 
 def doubt(step):
     """A confidence of one's own, which is negative and no log."""
-    return top_prob(step) - 1
+    return lt.top_prob(step) - 1
 
 
 def on_scale_of_noise(confidence, probabilities):
     """Return the confidence on the scale that the noise is added to."""
     first, second = probabilities.topk(2, dim=-1).values.unbind(-1)
-    if confidence is entropy:
+    if confidence is lt.entropy:
         return -torch.special.entr(probabilities).sum(-1)
-    return {top_prob: first.log(), margin: (first - second).log(), doubt: first - 1}[confidence]
+    return {lt.top_prob: first.log(), lt.margin: (first - second).log(), doubt: first - 1}[confidence]
 
 
-@pytest.mark.parametrize("confidence", [top_prob, margin, entropy, doubt])
+@pytest.mark.parametrize("confidence", [lt.top_prob, lt.margin, lt.entropy, doubt])
 def test_step_decodes_the_highest_noisy_confidence(pico, confidence):
     """A plain loop over steps and rows, which draws from each row's stream in the order of the sampler."""
     known = (torch.arange(16) < NUM_KNOWN).expand(NUM_ROWS, 16)
-    decoding = Decoding(5, confidence=confidence, confidence_noise=SCALE, refresh=False)
+    decoding = lt.Decoding(5, confidence=confidence, confidence_noise=SCALE, refresh=False)
     steps = []
-    generate(pico, METHODS["mdm"], known.long(), known, decoding, 3, on_step=steps.append)
+    lt.generate(pico, lt.METHODS["mdm"], known.long(), known, decoding, 3, on_step=steps.append)
     streams = [np.random.default_rng((3, row)) for row in range(NUM_ROWS)]
     num_to_decode = 16 - NUM_KNOWN
     for stream in streams:
@@ -220,17 +211,17 @@ def test_step_decodes_the_highest_noisy_confidence(pico, confidence):
 def test_noise_of_zero_probability_is_finite(pico):
     """A margin of 0 has a log of minus infinity. Such candidates are decoded last, in their order."""
     known = torch.zeros(1, 16, dtype=torch.bool)
-    zero = of_logits(lambda logits: 0 * logits[..., 0], noise_on_log=True)
-    decoding = Decoding(4, confidence=zero, confidence_noise=SCALE, refresh=False)
+    zero = lt.of_logits(lambda logits: 0 * logits[..., 0], noise_on_log=True)
+    decoding = lt.Decoding(4, confidence=zero, confidence_noise=SCALE, refresh=False)
     steps = []
-    generate(pico, METHODS["mdm"], known.long(), known, decoding, 0, on_step=steps.append)
+    lt.generate(pico, lt.METHODS["mdm"], known.long(), known, decoding, 0, on_step=steps.append)
     assert [step.chosen.item() for step in steps] == [step.candidates[0][0] for step in steps]
 
 
 def test_row_has_the_noise_only_if_set(nano):
-    nano.method = METHODS["mdm"]
+    nano.method = lt.METHODS["mdm"]
     rows = [
-        evaluate(nano, TASKS["sudoku-4"], candidates=4, num_samples=4, confidence_noise=noise)[0]
+        lt.evaluate(nano, lt.TASKS["sudoku-4"], candidates=4, num_samples=4, confidence_noise=noise)[0]
         for noise in (9, None)
     ]
     assert [row.get("confidence_noise") for row in rows] == [9, None]

@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from helpers.refusals import refused_command
 from helpers.runs import tiny_run
 from latent_tokens import METHODS, DataConfig, fit, load_data, make_data, tasks
 from latent_tokens.cli import main
@@ -149,13 +150,10 @@ REFUSED = [  # records, options, what the line names, how it is mended
 
 
 def test_refused_dialogues_get_one_line(tmp_path, tokenizer, capsys):
-    arguments = ["--source", str(tmp_path / "a.jsonl"), "--out", str(tmp_path / "out")]
+    arguments = ["--source", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--tokenizer", tokenizer]
     for records, options, problem, fix in REFUSED:
         (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
-        assert main(["data", "text", *arguments, "--tokenizer", str(tokenizer), *options]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert problem in line
-        assert fix in line
+        refused_command(capsys, ["data", "text", *arguments, *options], problem, fix)
         assert not (tmp_path / "out").exists()
 
 
@@ -221,19 +219,16 @@ def test_likelihood_is_of_responses_and_evaluate_has_no_prompts(run, tmp_path, c
     assert row["tokens"] == is_text.sum() + len(test)  # and one end each: the others only fill
     assert row["tokens"] < (~test.known).sum()
     assert row["bytes"] == is_text.sum()
-    assert main(["evaluate", str(run), "--data", data]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "evaluate generates texts without prompts. Use latent-tokens likelihood" in line
+    problem = "evaluate generates texts without prompts. Use latent-tokens likelihood"
+    refused_command(capsys, f"evaluate {run} --data {data}", problem)
 
 
 def test_chat_without_a_prompt_or_a_template_gets_one_line(run, make, tmp_path, capsys):
     data = make(SUMS, "bytes", tokenizer="bytes")
     plain = fit(tiny_run(tmp_path / "plain", task="text", data=data, **FEW))
-    capsys.readouterr()
-    for options in ([str(plain), "--prompt", "1"], [str(run)], ["sudoku-6-scdm", "--prompt", "1"]):
-        assert main(["sample", *options, "--chat"]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert "--chat: is for the prompt of a text model whose tokenizer has a chat template. Add" in line
+    problem = "--chat: is for the prompt of a text model whose tokenizer has a chat template. Add"
+    for options in (f"{plain} --prompt 1", run, "sudoku-6-scdm --prompt 1"):
+        refused_command(capsys, f"sample {options} --chat", problem)
 
 
 @pytest.mark.slow

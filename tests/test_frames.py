@@ -12,6 +12,7 @@ from PIL import Image, ImageColor
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from helpers.page import untrained as model
+from helpers.refusals import refused_command
 from latent_tokens import TASKS, Decoding, Text, growing, left_to_right
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
@@ -269,8 +270,8 @@ def test_trace_writes_its_page_and_picture_and_replaces_nothing(tmp_path, capsys
     assert [recorded["start"]["settings"]["latents"] for recorded in json.loads(inlined)] == [4, 0]
     assert png.read_bytes()[1:4] == b"PNG"
     before = page.read_bytes()
-    assert main([*command, *options]) == 2
-    assert capsys.readouterr().err.endswith("a.html: exists. Choose another name, or add --replace.\n")
+    problem = "a.html: exists. Choose another name, or add --replace."
+    refused_command(capsys, [*command, *options], problem)
     assert page.read_bytes() == before
     assert main([*command, "--compare", "sudoku-6-mdm", "--replace"]) == 0
     scdm, mdm, *_ = capsys.readouterr().out.splitlines()

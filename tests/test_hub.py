@@ -17,17 +17,8 @@ from helpers.documentation import ROOT
 from helpers.hub import serving
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import (
-    METHODS,
-    DataConfig,
-    EvalConfig,
-    evaluate,
-    fit,
-    from_pretrained,
-    make_data,
-)
+from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find, tensors_sha256
-from latent_tokens.cli import main
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.sharing.card import CARD, card
 from latent_tokens.sharing.hub import MODULE, RESULTS, save_pretrained
@@ -195,37 +186,6 @@ def test_a_model_made_in_code_or_whose_folder_is_gone(nano, tmp_path):
         save_pretrained(nano, tmp_path / "lost")
     nano.folder = None
     assert not (tmp_path / "lost").exists()
-
-
-def test_a_model_of_text_takes_its_tokenizer_along(tmp_path, capsys):
-    words = "the quick brown fox jumps over {} lazy dogs"
-    (tmp_path / "text.txt").write_text("\n\n".join(map(words.format, range(600))))
-    source = {"source": str(tmp_path / "text.txt"), "length": 16, "tokenizer": "bpe:300"}
-    data = make_data(DataConfig("text", tmp_path / "data", **source))
-    few = {"steps": 1}
-    run = fit(tiny_run(tmp_path / "run", task="text", data=data, **few))
-    assert main(["evaluate", str(run), "--data", str(data), "--num-samples", "3"]) == 0
-    assert main(["export", str(run), str(tmp_path / "given"), "--precision", "bf16", "--license", "mit"]) == 0
-    assert (tmp_path / "given" / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
-    text = (tmp_path / "given" / CARD).read_text()
-    assert front(text)["license"] == "mit"
-    assert "The evaluator of text is trigrams of" in text
-    capsys.readouterr()
-    assert main(["sample", str(tmp_path / "given"), "--num-samples", "1"]) == 0
-    assert main(["export", str(run), str(tmp_path / "given")]) == 2
-    assert "exists and is not empty" in capsys.readouterr().err
-
-
-def test_changed_weights_are_refused(run, tmp_path):
-    """Of the right shapes, by the fingerprint."""
-    net = from_pretrained(run)
-    save_pretrained(net, tmp_path / "given")
-    weights = (tmp_path / "given" / "model.safetensors").read_bytes()
-    net.head.weight.data.mul_(1.5)
-    save_pretrained(net, tmp_path / "other")
-    (tmp_path / "other" / "model.safetensors").write_bytes(weights)
-    with refused("its logits differ by"):
-        from_pretrained(tmp_path / "other")
 
 
 # The script that releases the bundled models, and their cards, which are up to date.

@@ -16,21 +16,8 @@ pytest.importorskip("transformers")
 from transformers import AutoConfig, AutoModelForMaskedLM
 from transformers.dynamic_module_utils import get_imports
 
+import latent_tokens as lt
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    SIZES,
-    Decoding,
-    Size,
-    Transformer,
-    entropy,
-    from_pretrained,
-    generate,
-    growing,
-    left_to_right,
-    loss,
-    random,
-)
 from latent_tokens.core.layout import Layout
 from latent_tokens.sharing.hub import CODE, save_pretrained
 from latent_tokens.sharing.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
@@ -44,7 +31,7 @@ def model_of(pico, tmp_path_factory):
 
     @cache
     def of(method):
-        pico.method, pico.folder = METHODS[method] if isinstance(method, str) else method, None
+        pico.method, pico.folder = lt.METHODS[method] if isinstance(method, str) else method, None
         folder = tmp_path_factory.mktemp("model")
         save_pretrained(pico, folder)
         return AutoModelForMaskedLM.from_pretrained(folder)
@@ -72,7 +59,7 @@ def equal(one, other):
 
 @pytest.mark.slow
 def test_transformers_loads_a_saved_model_to_equal_logits(pico, tmp_path):
-    pico.method, pico.folder = METHODS["scdm"], None
+    pico.method, pico.folder = lt.METHODS["scdm"], None
     save_pretrained(pico, tmp_path / "given")
     script = """
 import json, sys
@@ -97,9 +84,9 @@ model.save_pretrained(sys.argv[1] + "-again")
     logits, sequences = json.loads(done.stdout.splitlines()[-1])
     layout = Layout(torch.arange(LENGTH).expand_as(ids), torch.full((3,), 3), torch.full((3,), LENGTH))
     assert torch.equal(torch.tensor(logits), pico.method.logits(pico, ids, layout)[..., :-1])
-    made = generate(pico, pico.method, ids, ids != MASK, Decoding(candidates=8), 5)
+    made = lt.generate(pico, pico.method, ids, ids != MASK, lt.Decoding(candidates=8), 5)
     assert sequences == made.tokens.tolist()
-    assert equal(pico, from_pretrained(tmp_path / "given-again"))
+    assert equal(pico, lt.from_pretrained(tmp_path / "given-again"))
 
 
 def test_directory_without_the_package_names_its_address(tmp_path):
@@ -130,13 +117,13 @@ def test_method_goes_there_and_back_in_a_subfolder(model_of, pico, name, tmp_pat
     assert equal(pico, model.net)
     model.save_pretrained(tmp_path / "all" / "again")
     again = AutoModelForMaskedLM.from_pretrained(tmp_path / "all", subfolder="again")
-    assert model.net.method == again.net.method == METHODS[name]
+    assert model.net.method == again.net.method == lt.METHODS[name]
     assert len({(net.folder / "config.json").read_bytes() for net in (model.net, again.net)}) == 1
 
 
 def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
     opened = LatentTokensForMaskedLM.from_pretrained
-    net = from_pretrained("sudoku-6-scdm")
+    net = lt.from_pretrained("sudoku-6-scdm")
     assert opened("sudoku-6-scdm").dtype == torch.float32
     assert equal(opened("sudoku-6-scdm").net, net)
     for name in ("dtype", "torch_dtype"):
@@ -150,7 +137,7 @@ def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
 def test_a_new_network_is_drawn_as_its_class_draws_it(model_of):
     config = model_of("mdm").config
     torch.manual_seed(7)
-    plain = Transformer(SIZES["pico"], MASK, LENGTH)
+    plain = lt.Transformer(lt.SIZES["pico"], MASK, LENGTH)
     for make in (LatentTokensForMaskedLM, AutoModelForMaskedLM.from_config):
         torch.manual_seed(7)
         assert equal(plain, make(config).net)
@@ -176,7 +163,7 @@ def test_save_takes_the_keywords_that_tools_pass(own, tmp_path):
     assert "license: mit" in (tmp_path / "README.md").read_text()
     with refused("push_to_hub=True", "Use model.push_to_hub"):
         own.save_pretrained(tmp_path, push_to_hub=True)
-    assert torch.equal(from_pretrained(tmp_path).head.weight, own.net.head.weight)
+    assert torch.equal(lt.from_pretrained(tmp_path).head.weight, own.net.head.weight)
     config = AutoConfig.from_pretrained(tmp_path)
     assert isinstance(config, LatentTokensConfig)
     numbers = (config.vocab_size, config.mask_token_id, config.max_position_embeddings)
@@ -220,7 +207,7 @@ def test_padding_and_slots_beyond_a_window_have_no_logits(model_of):
     assert (padded[:, 9:, :-1] == 0).all()
     assert (padded[..., -1] == -torch.inf).all()
 
-    model = model_of(replace(METHODS["ar-mtp"], window=2))
+    model = model_of(replace(lt.METHODS["ar-mtp"], window=2))
     logits = model(boards(5)).logits
     assert (logits[:, 7:, :-1] == 0).all()
     assert torch.allclose(logits[:, :7], model(boards(5)[:, :7]).logits, atol=1e-5)
@@ -259,14 +246,14 @@ def test_the_loss_is_of_masked_slots_that_have_a_label(model_of):
 SETTINGS = {
     "scdm": (
         {"latents": "all", "candidates": "growing", "temperature": 0.5},
-        Decoding(growing, "all", temperature=0.5),
+        lt.Decoding(lt.growing, "all", temperature=0.5),
     ),
-    "mdm": ({"order": "entropy", "threshold": 0.5}, Decoding(8, confidence=entropy, threshold=0.5)),
+    "mdm": ({"order": "entropy", "threshold": 0.5}, lt.Decoding(8, confidence=lt.entropy, threshold=0.5)),
     "esolm": (
         {"order": "left_to_right", "latents": 2, "top_p": 0.9, "latent_policy": "random"},
-        Decoding(1, latents=2, order=left_to_right, top_p=0.9, latent_policy=random),
+        lt.Decoding(1, latents=2, order=lt.left_to_right, top_p=0.9, latent_policy=lt.random),
     ),
-    "arm": ({"temperature": 0}, Decoding(1, temperature=0)),
+    "arm": ({"temperature": 0}, lt.Decoding(1, temperature=0)),
 }
 
 
@@ -274,7 +261,7 @@ SETTINGS = {
 def test_generate_gives_our_samples(model_of, name):
     model, (settings, decoding) = model_of(name), SETTINGS[name]
     ids = boards(3)
-    made = generate(model.net, model.net.method, ids, ids != MASK, decoding, 11)
+    made = lt.generate(model.net, model.net.method, ids, ids != MASK, decoding, 11)
     output = model.generate(ids, **settings, seed=11)
     assert torch.equal(output, made.tokens)
     assert torch.equal(output.sequences, made.tokens)
@@ -291,8 +278,8 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
     padded = ids.masked_fill(~inside, 77)
     settings = {"candidates": 4, "tokens_per_step": 3}
     sequences = model.generate(padded, attention_mask=inside.long(), **settings).sequences
-    decoding = Decoding(**settings)
-    made = generate(model.net, model.net.method, ids, ids != MASK, decoding, 0, lengths=lengths)
+    decoding = lt.Decoding(**settings)
+    made = lt.generate(model.net, model.net.method, ids, ids != MASK, decoding, 0, lengths=lengths)
     assert torch.equal(sequences[inside], made.tokens[inside])
     assert (sequences[~inside] == 77).all()
 
@@ -338,7 +325,7 @@ def test_inputs_have_any_type_of_whole_numbers(dtype, model_of):
 @pytest.mark.parametrize(("kind", "dropout"), [("labels", 0.2), ("loss", 0.0)])
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # newer versions of transformers have another name
 def test_gradient_checkpointing_saves_memory_alone(own, kind, dropout):
-    net = Transformer(Size(width=32, heads=2, layers=6), MASK, LENGTH, dropout=dropout)
+    net = lt.Transformer(lt.Size(width=32, heads=2, layers=6), MASK, LENGTH, dropout=dropout)
     net.method = own.net.method
     own.net = net
     own.train()
@@ -348,7 +335,7 @@ def test_gradient_checkpointing_saves_memory_alone(own, kind, dropout):
         torch.manual_seed(1)
         if kind == "labels":
             return own(ids, labels=torch.zeros_like(ids)).loss
-        return loss(net, net.method, ids % MASK, ids != MASK, torch.Generator().manual_seed(1))
+        return lt.loss(net, net.method, ids % MASK, ids != MASK, torch.Generator().manual_seed(1))
 
     def measure():
         """Return the bytes that autograd keeps for the backward pass, the loss, and the gradients."""

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from helpers.published_layouts import CONFIGS, MASK, NATIVE, random_weights, reference, write
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.tiny_models import VOCAB, tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
 from latent_tokens.checkpoints.files import BUNDLED
@@ -187,11 +187,10 @@ def test_import_refuses_what_is_not_for_the_source(tmp_path, capsys):
         (("--length", "65"), "--length 65: must be from 3 to 64, the positions of the model"),
         (("--tokenizer", "bytes"), "--tokenizer bytes: has 257 tokens"),
     ):
-        assert main(["import", str(source), str(tmp_path / "out"), *options]) == 2
-        assert message in capsys.readouterr().err
+        refused_command(capsys, ["import", source, tmp_path / "out", *options], message)
     write(source, "Open-dCoder", mask_token_id=None)
-    assert main(["import", str(source), str(tmp_path / "out")]) == 2
-    assert "is not a published masked diffusion model" in capsys.readouterr().err
+    problem = "is not a published masked diffusion model"
+    refused_command(capsys, ["import", source, tmp_path / "out"], problem)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -220,8 +219,7 @@ def test_imported_model_without_a_tokenizer_for_texts(has_tokenizer, tmp_path, c
     problem = "is copied and not used: " if has_tokenizer else "without a tokenizer it cannot generate text"
     assert problem in capsys.readouterr().out
     assert (out / "tokenizer.json").exists() == has_tokenizer
-    assert main(["sample", str(out)]) == 2
-    assert "was imported without a tokenizer" in capsys.readouterr().err
+    refused_command(capsys, ["sample", out], "was imported without a tokenizer")
     net = from_pretrained(out)
     assert (net.max_length, net.vocab_size, net.folder) == (64, 24, out)
     config = json.loads((out / "config.json").read_text())
@@ -243,8 +241,8 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
     with refused("Leave net out"):
         from_pretrained(tmp_path / "exported", net=net)
     for source in (tmp_path / "exported", BUNDLED / "sudoku-6-scdm"):
-        assert main(["import", str(source), str(tmp_path / "out")]) == 2
-        assert "was written by latent-tokens. Use it without an import." in capsys.readouterr().err
+        problem = "was written by latent-tokens. Use it without an import."
+        refused_command(capsys, ["import", source, tmp_path / "out"], problem)
 
 
 # Directories of transformers that are not published masked diffusion models.

@@ -20,20 +20,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+import latent_tokens as lt
 from helpers.documentation import ROOT, blocks, commands
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.tiny_models import tiny_model
-from latent_tokens import (
-    METHODS,
-    HuggingFaceDenoiser,
-    Text,
-    Transformer,
-    any_order,
-    generate,
-    left_to_right,
-    log_likelihood,
-    save_pretrained,
-)
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
 from latent_tokens.sharing.lm_eval import before_stop, generation_settings, is_decided
@@ -104,8 +94,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def text_net():
     torch.manual_seed(0)
-    net = Transformer(Size(32, 2, 2), 257, LENGTH, "both").eval()
-    net.method = METHODS["esolm"]
+    net = lt.Transformer(Size(32, 2, 2), 257, LENGTH, "both").eval()
+    net.method = lt.METHODS["esolm"]
     return net
 
 
@@ -133,7 +123,7 @@ def test_scores_of_arm_equal_those_of_lm_evals_hf(lm_class, family, begins):
     theirs = HFLM(
         tiny_model(family), tokenizer=tokenizer_of(begins), batch_size=2, max_length=32, device="cpu"
     )
-    net = HuggingFaceDenoiser(tiny_model(family), None, "shifted")
+    net = lt.HuggingFaceDenoiser(tiny_model(family), None, "shifted")
     ours = lm_class(net, tokenizer_of(begins), batch_size=3)
     greedy = answers_of(theirs, "generate_until", ("abc", {"until": [], "max_gen_toks": 3}))[0]
     pairs = [(letters(n), letters(3, 1)) for n in (1, 5, 29, 40)]
@@ -170,19 +160,19 @@ def test_command_prints_the_results_of_lm_eval(folder, tasks, capsys):
 
 
 def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
-    lm = lm_class(text_net, Text(LENGTH), latents=2, orders=3, suffix=0, batch_size="auto:4")
+    lm = lm_class(text_net, lt.Text(LENGTH), latents=2, orders=3, suffix=0, batch_size="auto:4")
     (score, is_greedy), (of_empty, _) = answers_of(lm, "loglikelihood", ("ab", "cde"), ("", "x"))
     assert not is_greedy
     tokens = torch.tensor([[256, *b"abcde"]] * 6)
     order = torch.tensor([[0, 1, 2, *each] for each in permutations(range(3, 6))])
     counts = torch.full((6,), 3), torch.full((6,), 6)
-    every = log_likelihood(text_net, text_net.method, tokens, order, *counts, 2).sum(1)
+    every = lt.log_likelihood(text_net, text_net.method, tokens, order, *counts, 2).sum(1)
     assert every.min() <= score <= every.max()
-    ordered = lm_class(text_net, Text(LENGTH), latents=2, order="left_to_right", suffix=0)
+    ordered = lm_class(text_net, lt.Text(LENGTH), latents=2, order="left_to_right", suffix=0)
     ((straight, _),) = answers_of(ordered, "loglikelihood", ("ab", "cde"))
     assert straight == pytest.approx(every[0].item(), abs=1e-5)
     sequence = torch.tensor([[256, 120]]), torch.tensor([[0, 1]]), torch.tensor([1]), torch.tensor([2])
-    first = log_likelihood(text_net, text_net.method, *sequence, 2)
+    first = lt.log_likelihood(text_net, text_net.method, *sequence, 2)
     assert of_empty == pytest.approx(first.sum().item(), abs=1e-5)
     answers_of(ordered, "loglikelihood", ("ab ", "c"))  # of which lm-eval scores " c"
     of_ordered = ordered.get_model_info()["likelihood"]["loglikelihood"]
@@ -195,7 +185,7 @@ def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
 
 
 def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
-    lm = lm_class(text_net, Text(LENGTH), order="left_to_right", latents=1)
+    lm = lm_class(text_net, lt.Text(LENGTH), order="left_to_right", latents=1)
     text = "the latent tokens of a model with 16 positions"
     score, of_empty = answers_of(lm, "loglikelihood_rolling", (text,), ("",))
     assert of_empty == 0
@@ -215,23 +205,23 @@ def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):
 
 
 def test_a_full_window_keeps_the_latent_tokens_of_its_last_token(lm_class, text_net):
-    lm = lm_class(text_net, Text(LENGTH), order="left_to_right", latents=4)
+    lm = lm_class(text_net, lt.Text(LENGTH), order="left_to_right", latents=4)
     ((score, _),) = answers_of(lm, "loglikelihood", ("a context of more than 16", "x"))
     given = [256, *b"re than 16"]
     tokens = torch.tensor([[*given, ord("x"), 0, 0, 0, 0]])
     counts = torch.tensor([len(given)]), torch.tensor([len(given) + 5])
     order = torch.arange(len(given) + 5)[None]
-    expected = log_likelihood(text_net, text_net.method, tokens, order, *counts, 4)[0, len(given)]
+    expected = lt.log_likelihood(text_net, text_net.method, tokens, order, *counts, 4)[0, len(given)]
     assert score == pytest.approx(expected.item(), abs=1e-5)
     with refused("suffix of 15", "suffix=0"):
-        answers_of(lm_class(text_net, Text(LENGTH), latents=15), "loglikelihood", ("a", "x"))
+        answers_of(lm_class(text_net, lt.Text(LENGTH), latents=15), "loglikelihood", ("a", "x"))
 
 
 @pytest.mark.parametrize("order", ["uniform", "left_to_right"])
 def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
     settings = {"until": ["e"], "max_gen_toks": 6, "do_sample": True, "temperature": 0.7}
     prompts = [(prompt, settings) for prompt in ("a", "a", "abc", "a long prompt that is cut")]
-    model = {"model": text_net, "tokenizer": Text(LENGTH), "order": order, "latents": 2, "seed": 3}
+    model = {"model": text_net, "tokenizer": lt.Text(LENGTH), "order": order, "latents": 2, "seed": 3}
     alone, together = (
         answers_of(lm_class(**model, batch_size=size), "generate_until", *prompts) for size in (1, 4)
     )
@@ -253,8 +243,8 @@ def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
     ids=str,
 )
 def test_answers_that_end_early_are_those_of_generate(lm_class, order, generation):
-    net = HuggingFaceDenoiser(tiny_model("llama"), None)
-    net.method = METHODS["esolm"]
+    net = lt.HuggingFaceDenoiser(tiny_model("llama"), None)
+    net.method = lt.METHODS["esolm"]
     lm = lm_class(net, tokenizer_of(), order=order, latents=2, seed=3, **generation)
     passes = []
     net.model.register_forward_pre_hook(lambda model, inputs: passes.append(1))
@@ -266,14 +256,14 @@ def test_answers_that_end_early_are_those_of_generate(lm_class, order, generatio
 
     is_ruled = generation.keys() & {"threshold", "entropy_bound", "factor"}
     decoding = generation if is_ruled else {"candidates": 1, **generation}
-    schedule = {"uniform": any_order, "left_to_right": left_to_right}[order]
+    schedule = {"uniform": lt.any_order, "left_to_right": lt.left_to_right}[order]
     settings = {"seed": 3, "latents": 2, "order": schedule, **decoding}
     expected = []
     for number, prompt in enumerate(prompts):
         given = lm.tok_encode(prompt)
         tokens = torch.tensor([[*given, *[0] * 16]])
         known = torch.arange(tokens.shape[1])[None] < len(given)
-        generated = generate(net, None, tokens, known, rows=torch.tensor([number]), **settings)
+        generated = lt.generate(net, None, tokens, known, rows=torch.tensor([number]), **settings)
         ids = generated.tokens[0, len(given) :].tolist()
         ids = ids[: ids.index(2)] if 2 in ids else ids  # the end of the text
         expected.append(before_stop(lm.tokenizer.decode(ids, skip_special_tokens=True), until))
@@ -299,16 +289,16 @@ def test_decided_text_stays_the_same_whatever_follows():
 
 def test_lm_eval_labels_latent_tokens_off_distribution(lm_class, text_net):
     net = copy(text_net)
-    net.method = METHODS["mdm"]
+    net.method = lt.METHODS["mdm"]
     with refused("latents=2 is not supported by mdm"):
-        lm_class(net, Text(LENGTH), latents=2)
-    lm = lm_class(net, Text(LENGTH), latents=2, order="left_to_right", suffix=0, off_distribution=True)
+        lm_class(net, lt.Text(LENGTH), latents=2)
+    lm = lm_class(net, lt.Text(LENGTH), latents=2, order="left_to_right", suffix=0, off_distribution=True)
     answers_of(lm, "loglikelihood", ("ab", "cde"))
     assert len(answers_of(lm, "generate_until", ("a", {"max_gen_toks": 4}))) == 1
     assert lm.get_model_info()["off_distribution"] is True
     (line,) = likelihood_lines(lm.get_model_info())
     assert line.startswith("loglikelihood, mdm n=2 (off-distribution), left_to_right: ")
-    as_trained = lm_class(net, Text(LENGTH), latents="all", off_distribution=True)
+    as_trained = lm_class(net, lt.Text(LENGTH), latents="all", off_distribution=True)
     assert "off_distribution" not in as_trained.get_model_info()
 
 
@@ -331,11 +321,11 @@ REFUSED = [
 
 
 def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_net, tmp_path, capsys):
-    arm = HuggingFaceDenoiser(tiny_model("llama"), None, "shifted")
+    arm = lt.HuggingFaceDenoiser(tiny_model("llama"), None, "shifted")
     for settings, message in REFUSED:
         with refused(message):
             lm_class(**{"model": arm, "tokenizer": tokenizer_of(), **settings})
-    lm = lm_class(text_net, Text(LENGTH))
+    lm = lm_class(text_net, lt.Text(LENGTH))
     for request, message in (
         (("loglikelihood", ("a", "b" * 20)), "20 tokens after the context: the model has 16 positions"),
         (("generate_until", ("a", {"num_beams": 4})), "generation_kwargs=num_beams: must be one of until"),
@@ -349,20 +339,16 @@ def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_n
     tokenizer_of().save_pretrained(tmp_path)
     with refused("is a masked language model, which does not predict the next token. Train it first"):
         lm_class(tmp_path)
-    capsys.readouterr()
     for options, message in (("", "--tasks: is missing"), ("--tasks x --out .", ".: must end with .json")):
-        assert main(["lm-eval", "runs/text", *options.split()]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
+        refused_command(capsys, f"lm-eval runs/text {options}", message)
 
 
 @pytest.mark.slow
 def test_unknown_task_and_other_method_are_refused(folder, tasks, monkeypatch, capsys):
     import lm_eval
 
-    command = ["lm-eval", str(folder), "--tasks", "choice", "--include-path", str(tasks), "--method", "scdm"]
-    assert main(command) == 2
-    assert "--method scdm: the model has another method, arm. Leave it out." in capsys.readouterr().err
+    command = f"lm-eval {folder} --tasks choice --include-path {tasks} --method scdm"
+    refused_command(capsys, command, "--method scdm: the model has another method, arm. Leave it out.")
     # The names of its own tasks take seconds to read.
     only_given = partial(lm_eval.tasks.TaskManager, include_defaults=False)
     monkeypatch.setattr("lm_eval.tasks.TaskManager", only_given)
@@ -379,7 +365,7 @@ def test_page_of_lm_eval_runs(text_net, tmp_path, monkeypatch, capsys):
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "capitals.yaml").write_text(*blocks(page, "yaml"))
     (tmp_path / "tasks" / "capitals.jsonl").write_text(*blocks(page, "json"))
-    save_pretrained(text_net, "runs/manual", about={"task": Text(LENGTH).description()})
+    lt.save_pretrained(text_net, "runs/manual", about={"task": lt.Text(LENGTH).description()})
     for command in commands(page):
         assert main(shlex.split(command)[1:]) == 0
     printed = capsys.readouterr().out
@@ -407,7 +393,5 @@ def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delitem(sys.modules, "latent_tokens.sharing.lm_eval", raising=False)
-    assert main(["lm-eval", "runs/text", "--tasks", "x"]) == 2
-    errors = capsys.readouterr().err
-    assert "lm_eval is not installed" in errors
-    assert "pip install -e '.[lm-eval]'" in errors
+    parts = ("lm_eval is not installed", "pip install -e '.[lm-eval]'")
+    refused_command(capsys, "lm-eval runs/text --tasks x", *parts)

@@ -178,8 +178,6 @@ def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
 
 
 def test_evaluate_refuses_a_mistake_in_one_line(small, monkeypatch):
-    with refused("evaluator=gpt2: is for generated text"):
-        small.evaluate(evaluator="gpt2")
     with refused("likelihood: the model learned sudoku-4. Use a text model."):
         small.likelihood("1234")
     results = small.evaluate(num_samples=1)

@@ -8,25 +8,14 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+import latent_tokens as lt
 from helpers.own_network import Tied
 from helpers.refusals import refused
 from helpers.runs import checkpoints, description, stop_at, tiny_run
-from latent_tokens import (
-    TASKS,
-    Decoding,
-    EvalConfig,
-    Size,
-    Transformer,
-    as_tensors,
-    evaluate,
-    fit,
-    from_pretrained,
-    generate,
-)
 from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.training.checkpoint import saved_states
 
-TASK = TASKS["sudoku-4"]
+TASK = lt.TASKS["sudoku-4"]
 
 
 config_of = partial(tiny_run, size=None)
@@ -40,11 +29,11 @@ def tied(seed=0, **settings):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Return an uninterrupted run of a network of the user."""
-    return fit(config_of(tmp_path_factory.mktemp("whole") / "run"), net=tied())
+    return lt.fit(config_of(tmp_path_factory.mktemp("whole") / "run"), net=tied())
 
 
 def test_own_network_is_trained_stored_and_loaded(whole):
-    net = from_pretrained(whole, net=tied(seed=1))
+    net = lt.from_pretrained(whole, net=tied(seed=1))
     stored = load_file(whole / "model.safetensors")
     assert all(torch.equal(tensor, stored[name]) for name, tensor in net.state_dict().items())
     assert tensors_sha256(net.state_dict()) != tensors_sha256(tied().state_dict())
@@ -55,10 +44,10 @@ def test_own_network_is_trained_stored_and_loaded(whole):
     assert about["start"] == {"weights_sha256": tensors_sha256(tied().state_dict())}
     assert {"size", "positions", "gelu", "dropout"}.isdisjoint(about["training"])
 
-    (row,) = evaluate(net, TASK, EvalConfig(latents=(2,), candidates=4, num_samples=4))
+    (row,) = lt.evaluate(net, TASK, lt.EvalConfig(latents=(2,), candidates=4, num_samples=4))
     assert (row["method"], row["num_samples"]) == ("scdm", 4)
-    tokens, known, _ = as_tensors(TASK.generate(2, seed=0))
-    samples = generate(net, net.method, tokens, known, Decoding(1), seed=0)
+    tokens, known, _ = lt.as_tensors(TASK.generate(2, seed=0))
+    samples = lt.generate(net, net.method, tokens, known, lt.Decoding(1), seed=0)
     assert samples.tokens.shape == (2, 16)
     assert samples.tokens.max() < 4
 
@@ -67,26 +56,26 @@ def test_own_network_resumes_with_equal_weights(whole, tmp_path):
     """Also with other initial weights, after its first checkpoint."""
     config = config_of(tmp_path / "cut")
     with pytest.raises(KeyboardInterrupt):
-        fit(config, net=tied(), observe=stop_at(7))
-    resumed = fit(replace(config, resume="yes"), net=tied(seed=1))
+        lt.fit(config, net=tied(), observe=stop_at(7))
+    resumed = lt.fit(replace(config, resume="yes"), net=tied(seed=1))
     assert checkpoints(resumed) == checkpoints(whole)
     assert (resumed / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     with refused("of another network (embedding.weight is (5, 8), and (5, 4) in Tied). Use its network"):
-        fit(replace(config, resume="yes"), net=tied(width=4))
+        lt.fit(replace(config, resume="yes"), net=tied(width=4))
     assert checkpoints(resumed) == checkpoints(whole)
 
 
 def test_own_network_resumes_from_its_initial_weights(tmp_path):
     config = config_of(tmp_path / "cut", steps=2)
     with pytest.raises(KeyboardInterrupt):
-        fit(config, net=tied(), observe=stop_at(0, "begun"))
+        lt.fit(config, net=tied(), observe=stop_at(0, "begun"))
     (first,) = saved_states(config.folder)
     stored = load_file(first)
     assert torch.equal(stored["net.embedding.weight"], tied().embedding.weight)
     first.unlink()
     with refused("weights_sha256="):
-        fit(replace(config, resume="yes"), net=tied(seed=1))
-    fit(replace(config, resume="yes"), net=tied())
+        lt.fit(replace(config, resume="yes"), net=tied(seed=1))
+    lt.fit(replace(config, resume="yes"), net=tied())
 
 
 class Partly(Tied):
@@ -101,9 +90,9 @@ class Partly(Tied):
 
 def test_own_network_with_frozen_and_unused_weights_resumes(tmp_path):
     config = config_of(tmp_path / "run", steps=6)
-    expected = saved_states(fit(config, net=Partly()))[0]
+    expected = saved_states(lt.fit(config, net=Partly()))[0]
     expected.unlink()
-    run = fit(replace(config, resume="yes"), net=Partly())
+    run = lt.fit(replace(config, resume="yes"), net=Partly())
     assert saved_states(run)[0].name == expected.name  # which has the hash of its content
     weights = load_file(run / "model.safetensors")
     assert torch.equal(weights["position_embedding.weight"], Partly().position_embedding.weight)
@@ -142,36 +131,36 @@ REFUSED = [  # the network, changes of the config, and what the error names
 def test_network_that_cannot_be_trained_is_refused(tmp_path, monkeypatch, net, changes, part):
     monkeypatch.chdir(tmp_path)
     with refused(part):
-        fit(config_of(**{"out": tmp_path / "run", **changes}), net=net())
+        lt.fit(config_of(**{"out": tmp_path / "run", **changes}), net=net())
     assert not (tmp_path / "run" / "config.json").exists()
 
 
 def test_weights_of_own_network_need_the_network(whole):
     with refused("has weights of your own network Tied. Give it in Python"):
-        from_pretrained(whole)
+        lt.from_pretrained(whole)
     with refused("embedding.weight is (5, 8), and (5, 16) in Tied"):
-        from_pretrained(whole, net=tied(width=16))
+        lt.from_pretrained(whole, net=tied(width=16))
 
 
 def test_transformer_of_any_shape_is_trained_as_it_is(tmp_path):
-    net = Transformer(Size(8, 2, 1), TASK.vocab_size, TASK.length)
-    run = fit(config_of(tmp_path / "run", steps=1), net=net)
-    assert from_pretrained(run).size == Size(8, 2, 1)
+    net = lt.Transformer(lt.Size(8, 2, 1), TASK.vocab_size, TASK.length)
+    run = lt.fit(config_of(tmp_path / "run", steps=1), net=net)
+    assert lt.from_pretrained(run).size == lt.Size(8, 2, 1)
 
 
 @pytest.mark.slow
 def test_compiled_network_is_trained_under_its_own_names(tmp_path):
     config = config_of(tmp_path / "run", steps=3)
     compiled = torch.compile(tied(), backend="eager")
-    names = load_file(fit(config, net=compiled) / "model.safetensors").keys()
+    names = load_file(lt.fit(config, net=compiled) / "model.safetensors").keys()
     assert names == tied().state_dict().keys()
-    plain = load_file(saved_states(fit(replace(config, out=tmp_path / "plain"), net=tied()))[0])
+    plain = load_file(saved_states(lt.fit(replace(config, out=tmp_path / "plain"), net=tied()))[0])
     for name, tensor in load_file(saved_states(config.folder)[0]).items():
         assert torch.allclose(tensor, plain[name], atol=1e-5), name
 
 
 def test_own_network_starts_from_the_weights_of_a_run(whole, tmp_path):
     config = config_of(tmp_path / "run", steps=2, start=whole)
-    assert description(fit(config, net=tied(seed=1)))["start"]["weights_sha256"] == tensors_sha256(
+    assert description(lt.fit(config, net=tied(seed=1)))["start"]["weights_sha256"] == tensors_sha256(
         load_file(whole / "model.safetensors")
     )

@@ -6,36 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import latent_tokens as lt
 from helpers.refusals import refused
-from latent_tokens import (
-    DataConfig,
-    Decoding,
-    EvalConfig,
-    Examples,
-    Model,
-    Task,
-    TaskBase,
-    TrainConfig,
-    dataset,
-    evaluate,
-    fit,
-    from_pretrained,
-    make_data,
-)
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
 from latent_tokens.tasks import Solvable, errors_of
 from latent_tokens.tasks.base import scores_of
 
 
-class Palindrome(TaskBase):
+class Palindrome(lt.TaskBase):
     length = 10
     vocab = "abcd"
     num_train = 40
 
     def generate(self, count, seed, first=0):
         halves = [np.random.default_rng((seed, first + i)).integers(4, size=4 + i % 2) for i in range(count)]
-        return Examples.padded([[*half, *half[::-1]] for half in halves], 2, self.length)
+        return lt.Examples.padded([[*half, *half[::-1]] for half in halves], 2, self.length)
 
     def verify(self, tokens):
         return [] if (tokens == tokens[::-1]).all() else ["is not a palindrome"]
@@ -91,7 +77,7 @@ def test_keys_differ_by_sequence_and_not_by_what_is_given():
 
 
 def test_score_cuts_samples_at_their_lengths():
-    truth = Examples.padded([[0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 2, 2, 1, 0]], 2, 6)
+    truth = lt.Examples.padded([[0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 2, 2, 1, 0]], 2, 6)
     samples = np.array([[0, 1, 1, 0, 2, 2], [0, 0, 0, 0, 2, 2], [0, 1, 0, 2, 1, 0]], np.uint8)
     scores = TASK.score(samples, truth)
     assert scores["valid"].tolist() == [1, 1, 0]
@@ -113,7 +99,7 @@ def config_of(out, **changes):
     settings = {"size": "pico", "steps": 1, "threads": 1, **changes}
     if "data" not in changes:
         settings["num_validation"] = 2
-    return TrainConfig("mine", "scdm", out / "run", **settings)
+    return lt.TrainConfig("mine", "scdm", out / "run", **settings)
 
 
 @pytest.mark.parametrize(("metric", "value"), [("acuracy", 1.0), ("accuracy", 3.5), ("accuracy", np.nan)])
@@ -134,20 +120,20 @@ def test_problems_are_made_if_the_first_numbers_have_none():
 
 
 def test_task_of_four_members_trains_and_is_evaluated(tmp_path):
-    assert isinstance(TASK, Task)
+    assert isinstance(TASK, lt.Task)
     assert isinstance(TASK, Solvable)
     assert (TASK.name, Words().name, TASK.vocab_size) == ("Palindrome", "words", 4)
-    run = fit(config_of(tmp_path), task=TASK)
-    net = from_pretrained(run)
+    run = lt.fit(config_of(tmp_path), task=TASK)
+    net = lt.from_pretrained(run)
     assert '"num_train": 40,' in (run / "config.json").read_text()
-    (row,) = evaluate(net, TASK, EvalConfig(num_samples=2, latents=(1,)))
+    (row,) = lt.evaluate(net, TASK, lt.EvalConfig(num_samples=2, latents=(1,)))
     assert (row["task"], row["metric"], row["num_samples"]) == ("Palindrome", "valid", 2)
 
     # An answer that is shorter than the task is verified without its end.
     problem = TASK.encode("bcddc.")  # only the last of 6 tokens is decoded
-    attempt = solve(net, TASK, problem, Decoding(1, temperature=9.0), seed=0, attempts=32)
+    attempt = solve(net, TASK, problem, lt.Decoding(1, temperature=9.0), seed=0, attempts=32)
     assert (TASK.decode(attempt.tokens[:6]), attempt.wrong) == ("bcddcb", [])
-    samples = Model(net, net.method, TASK, tmp_path).generate("bcddc.", num_samples=32, temperature=9.0)
+    samples = lt.Model(net, net.method, TASK, tmp_path).generate("bcddc.", num_samples=32, temperature=9.0)
     assert samples.valid.any()
     assert samples.valid.tolist() == [text == "bcddcb" for text in samples.text]
 
@@ -155,25 +141,25 @@ def test_task_of_four_members_trains_and_is_evaluated(tmp_path):
 def test_task_is_the_same_under_another_name_of_its_module(tmp_path):
     """As if a command had imported what is now the main script."""
     counts = {"num_train": 8, "num_validation": 2, "num_test": 2, "processes": 1}
-    config = DataConfig("own:Task", tmp_path / "data", **counts)
+    config = lt.DataConfig("own:Task", tmp_path / "data", **counts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("latent_tokens.tasks.load_plugin", lambda kind, name: TASK)
-        make_data(config)
+        lt.make_data(config)
     other = type("Palindrome", (Palindrome,), {"__module__": "__main__"})()
-    run = fit(config_of(tmp_path, data=config.folder), task=TASK)
-    assert fit(config_of(tmp_path, data=config.folder, resume="auto"), task=other) == run
+    run = lt.fit(config_of(tmp_path, data=config.folder), task=TASK)
+    assert lt.fit(config_of(tmp_path, data=config.folder, resume="auto"), task=other) == run
 
 
 def test_task_without_validation_examples_is_refused(tmp_path):
     task = Palindrome()
-    task.generate = lambda count, seed, first=0: Examples.padded([[0, 0]] * count, 0, 10)
+    task.generate = lambda count, seed, first=0: lt.Examples.padded([[0, 0]] * count, 0, 10)
     with refused("task=Palindrome: has too few examples", "Widen the task"):
-        fit(config_of(tmp_path), task=task)
+        lt.fit(config_of(tmp_path), task=task)
 
 
 def test_task_without_a_problem_in_the_test_split_is_refused():
     task = Palindrome()
-    task.generate = lambda count, seed, first=0: Examples.padded([[0, 0]] * count, 1, 10)
+    task.generate = lambda count, seed, first=0: lt.Examples.padded([[0, 0]] * count, 1, 10)
     task.splits = lambda examples: np.zeros(len(examples), np.int8)
     with refused("task=Palindrome: none of its problems is in the test split", "override its splits"):
         make_problems(task, 2, seed=0)
@@ -188,18 +174,18 @@ def test_example_without_an_unknown_position_is_refused(tmp_path):
     task = Palindrome()
     task.generate = generate
     with refused("train example ", ": has nothing to predict"):
-        fit(config_of(tmp_path), task=task)
+        lt.fit(config_of(tmp_path), task=task)
     assert not (tmp_path / "run").exists()
-    fit(config_of(tmp_path, noise="all"), task=task)
+    lt.fit(config_of(tmp_path, noise="all"), task=task)
 
 
 WRONG = [  # what `generate` returns, and the refusal
     (None, "generate of Palindrome: returns NoneType, and must return Examples"),
     (np.zeros((4, 10), np.uint8), "generate of Palindrome: returns ndarray, and must return Examples"),
-    (Examples.of(np.full((1, 10), 0.5), 0), "tokens of type float64: must be whole numbers from 0"),
-    (Examples.of(np.full((1, 10), -1), 0), "tokens of type int64: must be whole numbers from 0"),
-    (Examples.of(np.full((1, 10), 4), 0), "token 4: Palindrome has the tokens 0-3. Correct vocab"),
-    (Examples.of(np.zeros((1, 12), np.uint8), 0), "examples of 12 positions: Palindrome has 10"),
+    (lt.Examples.of(np.full((1, 10), 0.5), 0), "tokens of type float64: must be whole numbers from 0"),
+    (lt.Examples.of(np.full((1, 10), -1), 0), "tokens of type int64: must be whole numbers from 0"),
+    (lt.Examples.of(np.full((1, 10), 4), 0), "token 4: Palindrome has the tokens 0-3. Correct vocab"),
+    (lt.Examples.of(np.zeros((1, 12), np.uint8), 0), "examples of 12 positions: Palindrome has 10"),
 ]
 
 
@@ -208,20 +194,20 @@ def test_wrong_examples_are_refused(tmp_path):
     for returned, message in WRONG:
         task.generate = lambda count, seed, first=0, returned=returned: returned
         with refused(message):
-            dataset(task, "train", 4)
+            lt.dataset(task, "train", 4)
         with refused(message):
-            fit(config_of(tmp_path), task=task)
+            lt.fit(config_of(tmp_path), task=task)
 
 
 def test_generate_is_called_by_position():
     task = Palindrome()
     task.generate = lambda n, s, f: TASK.generate(count=n, seed=s, first=f)
-    assert (dataset(task, "train", 4).tokens == dataset(TASK, "train", 4).tokens).all()
+    assert (lt.dataset(task, "train", 4).tokens == lt.dataset(TASK, "train", 4).tokens).all()
     assert len(make_problems(task, 4, seed=0)) == 4
 
 
 def test_task_that_is_no_complete_object_is_refused(tmp_path):
-    class Short(TaskBase):
+    class Short(lt.TaskBase):
         vocab = "ab"
         generate = Palindrome.generate
         verify = Palindrome.verify
@@ -231,8 +217,8 @@ def test_task_that_is_no_complete_object_is_refused(tmp_path):
         folder: Path = tmp_path
 
     with refused("task=Short: lacks length or vocab. Set it in the class"):
-        fit(config_of(tmp_path), task=Short())
+        lt.fit(config_of(tmp_path), task=Short())
     with refused("task=Stored: ", "Path is not JSON serializable. Fields must be texts"):
-        fit(config_of(tmp_path), task=Stored())
+        lt.fit(config_of(tmp_path), task=Stored())
     with refused("task=Palindrome: is a class. Use Palindrome()"):
-        dataset(Palindrome, "train", 4)
+        lt.dataset(Palindrome, "train", 4)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from helpers.documentation import ROOT
 from helpers.page import SIX, decoded, model, untrained
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.runs import tiny_run
 from latent_tokens import METHODS, fit, save_pretrained
 from latent_tokens.checkpoints.files import find
@@ -91,9 +91,7 @@ def test_page_has_the_named_runs_in_their_order_and_opens(tmp_path, addresses):
 
 def test_page_refuses_another_task_in_one_line(tmp_path, addresses, capsys):
     fit(tiny_run(tmp_path / "run", task="countdown-3", steps=1))
-    capsys.readouterr()
-    assert main(["page", "run"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = refused_command(capsys, "page run")
     assert line.startswith("latent-tokens: run: A page decodes with models of sudoku-4, ")
     assert line.endswith(" or record one decode: latent-tokens trace RUN PUZZLE -o FILE.")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -1,4 +1,4 @@
-"""`precision=auto` follows the CPU and is stored with the run, and predictions drift within a precision."""
+"""`precision=auto` follows the CPU and is stored with the run, and float32 draws what float64 draws."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -17,9 +17,6 @@ CPU = torch.device("cpu")
 NEITHER = {"avx2": True, "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}
 WITH_AVX512 = NEITHER | {"avx512_bf16": True}
 WITH_AMX = NEITHER | {"amx_bf16": True}
-TASK = TASKS["sudoku-6"]
-# Total variation at the worst slot of all. Measured: 3e-6 to 1e-5, and 0.04 to 0.1.
-BOUND = {torch.float32: 2e-5, torch.bfloat16: 0.2}
 
 
 @pytest.fixture
@@ -88,39 +85,10 @@ def test_evaluation_in_bf16_without_its_instructions_warns(cpu, pico, capsys, kn
     assert all("many times slower" in line and "neither AVX512-BF16 nor AMX" in line for line in printed)
 
 
-class Beside:
-    """Return a network in float64, and the distance of another precision from it at each slot."""
-
-    supports_slots = None
-
-    def __init__(self, net, dtype):
-        self.exact = deepcopy(net).double()
-        self.rough = deepcopy(net).to(dtype)
-        self.mask_id = net.mask_id
-        self.distances = []
-
-    def __call__(self, ids, positions, mask):
-        exact = self.exact(ids, positions, mask)
-        apart = (exact.softmax(-1) - self.rough(ids, positions, mask).double().softmax(-1)).abs().sum(-1) / 2
-        self.distances.append(apart[ids == self.mask_id])
-        return exact
-
-
-@pytest.mark.parametrize("name", ["scdm", "ar-mtp"])
-@pytest.mark.parametrize("dtype", BOUND)
-def test_predictions_drift_no_further_than_the_precision(name, dtype):
-    net = from_pretrained(f"sudoku-6-{name}")
-    beside = Beside(net, dtype)
-    nothing = torch.zeros(2, TASK.length, dtype=torch.bool)
-    sample = generate(beside, net.method, nothing.long(), nothing, Decoding(1 if name == "ar-mtp" else 4), 0)
-    assert sample.forward_passes == len(beside.distances) == TASK.length
-    assert 0 < torch.cat(beside.distances).max().item() < BOUND[dtype]
-
-
 @pytest.mark.parametrize("name", ["mdm", "scdm", "arm"])
 def test_float32_draws_what_float64_draws(name):
     net = from_pretrained(f"sudoku-6-{name}")
-    nothing = torch.zeros(8, TASK.length, dtype=torch.bool)
+    nothing = torch.zeros(8, 36, dtype=torch.bool)
     decoding = Decoding(1 if name == "arm" else 4)
     single, double = (
         generate(each, net.method, nothing.long(), nothing, decoding, 0)

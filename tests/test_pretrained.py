@@ -45,6 +45,7 @@ CONFIGS = [  # wrong entries of a config: keys, value, error
     ("model max_length", 1 << 40, "at most 65,535"),
     ("model positions", ["both"], "must be one of both, rotary, learned"),
     ("method window", 0, "window=0: must be at least 1"),
+    ("method depth", "uniform:2", "depth=uniform:2"),
     ("model", [], "corrupt"),
 ]
 

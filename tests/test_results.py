@@ -10,7 +10,7 @@ import pytest
 
 import latent_tokens
 from helpers.documentation import ROOT
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from latent_tokens import TASKS, EvalConfig, evaluate, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.cli import main
@@ -242,6 +242,4 @@ def test_results_command_refuses_a_mistake_in_one_line(runs, capsys):
         ([f"{runs}"], f"{runs}: is not a run directory. Name one, a .jsonl, or a pattern in quotes"),
         ([f"{runs}/four-0", "--metric", "cell"], "--metric cell: no row has it. Did you mean cells?"),
     ):
-        assert main(["results", *arguments]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
+        refused_command(capsys, ["results", *arguments], message)

@@ -6,13 +6,11 @@ import pytest
 import torch
 
 import latent_tokens as lt
-from helpers.refusals import refused
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core import sampling
 from latent_tokens.core.decoding import DecodingSettings
 from latent_tokens.core.selection import select
 from latent_tokens.keywords import EvalSettings, ModelSettings, SamplingSettings, TrainSettings
-from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
 
 
 def step_of(rows, *, in_order=False, num_candidates=None):
@@ -143,15 +141,6 @@ def test_evaluation_sweeps_rules_and_names_them():
     assert (bound["order"], bound["entropy_bound"], bound["paper_cost"]) == ("entropy", 1, None)
 
 
-def test_model_of_transformers_takes_a_rule():
-    model = LatentTokensForMaskedLM.from_pretrained("sudoku-6-mdm")
-    board = torch.full((2, 36), 6)
-    out = model.generate(board, candidates="all", threshold=0.9)
-    samples = lt.load("sudoku-6-mdm").generate(num_samples=2, candidates="all", threshold=0.9)
-    assert out.nfe == samples.forward_passes < 36
-    assert (out.sequences.numpy() == samples.tokens).all()
-
-
 def test_own_functions_are_measured_and_named():
     def rightmost(step):
         return step.positions.double()
@@ -172,18 +161,6 @@ def test_own_functions_are_measured_and_named():
 
 def nearest_last(step):
     return step.order
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "parts"),
-    [
-        ("sudoku-6-scdm", {"order": "uniform", "threshold": 0.9}, ("threshold=0.9", "order=uniform")),
-        ("sudoku-6-mdm", {"select": "half"}, ("select=half", "Use threshold=0.9")),
-    ],
-)
-def test_settings_of_an_evaluation_that_do_not_go_together(name, settings, parts):
-    with refused(*parts):
-        lt.load(name).evaluate(num_samples=1, **settings)
 
 
 OWN_FUNCTIONS = ("confidence", "select")

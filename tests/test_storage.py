@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.runs import rows, tiny_run
-from latent_tokens.cli import main
 from latent_tokens.storage import append_line, atomic_directory, read_lines, readable, write_atomic
 from latent_tokens.training.loop import fit
 from latent_tokens.training.run import LOCK, LockedError, locked
@@ -158,11 +157,8 @@ def test_a_second_run_in_a_directory_is_refused_in_one_line(tmp_path, capsys):
     fit(tiny_run(folder, steps=3))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with held_by_another(folder):
-        capsys.readouterr()
-        command = f"train sudoku-4 scdm --out {folder} --steps 6 --resume auto"
-        assert main(command.split()) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert f"{folder}: another process is training in it. Wait for it, stop it, or name another" in line
+        problem = f"{folder}: another process is training in it. Wait for it, stop it, or name another"
+        refused_command(capsys, f"train sudoku-4 scdm --out {folder} --steps 6 --resume auto", problem)
         assert (folder / LOCK).is_file()
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != LOCK} == before
 

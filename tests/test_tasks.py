@@ -8,19 +8,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch.utils.data import DataLoader
 
+import latent_tokens as lt
 from helpers.refusals import refused
-from latent_tokens import (
-    METHODS,
-    TASKS,
-    EvalConfig,
-    Examples,
-    Task,
-    as_tensors,
-    dataset,
-    evaluate,
-    fit,
-    from_pretrained,
-)
 from latent_tokens.tasks import SPLITS, configured, described, description
 
 # Some methods on one task, and every task with one method. scripts/fingerprints.py has all pairs.
@@ -28,18 +17,18 @@ TRAINED = [
     *(("sudoku-4", method) for method in ("mdm", "sidm", "esolm", "ar-mtp")),
     *((name, "scdm") for name in ("sudoku-6-puzzle", "zebra-3", "zebra-compact-3", "countdown-3")),
 ]
-EVERY = sorted({task.name for task in TASKS.values()})
-PADDED = [name for name in EVERY if hasattr(TASKS[name], "padding")]
+EVERY = sorted({task.name for task in lt.TASKS.values()})
+PADDED = [name for name in EVERY if hasattr(lt.TASKS[name], "padding")]
 PADDINGS = [(name, padding) for name in PADDED for padding in ("none", "paper")]
 
 
 @pytest.mark.parametrize(("name", "method"), TRAINED)
 def test_a_method_learns_and_is_judged_on_a_task(name, method, tmp_path):
     few = {"size": "pico", "steps": 1, "batch_size": 2, "num_train": 2, "num_validation": 1}
-    net = from_pretrained(fit(name, method, out=tmp_path / "run", precision="fp32", **few))
-    (row,) = evaluate(net, TASKS[name], EvalConfig(num_samples=1))
-    assert net.method == METHODS[method]
-    assert (row["task"], row["metric"]) == (name, TASKS[name].metric)
+    net = lt.from_pretrained(lt.fit(name, method, out=tmp_path / "run", precision="fp32", **few))
+    (row,) = lt.evaluate(net, lt.TASKS[name], lt.EvalConfig(num_samples=1))
+    assert net.method == lt.METHODS[method]
+    assert (row["task"], row["metric"]) == (name, lt.TASKS[name].metric)
     assert 0 <= row[row["metric"]] <= 100
     assert 0 < row["relative_cost"] <= 1
 
@@ -49,7 +38,7 @@ def test_a_method_learns_and_is_judged_on_a_task(name, method, tmp_path):
 )
 def test_examples_are_what_their_verifier_and_their_scores_want(name, padding):
     task = configured(name, {} if padding is None else {"padding": padding})
-    assert isinstance(task, Task)
+    assert isinstance(task, lt.Task)
     examples = task.generate(6, seed=4)
     assert examples.tokens.shape == examples.known.shape == (len(examples.lengths), task.length)
     assert examples.tokens.dtype == (np.uint8 if padding else np.uint16)
@@ -94,7 +83,7 @@ def test_answer_in_a_wrong_frame_is_not_exact(name, at, error):
 @given(cut=st.integers(1, 9), seed=st.integers(0, 99))
 @settings(max_examples=8)
 def test_examples_do_not_depend_on_the_calls_they_are_made_in(name, cut, seed):
-    task = TASKS[name]
+    task = lt.TASKS[name]
     whole = task.generate(10, seed)
     parts = task.generate(cut, seed), task.generate(10 - cut, seed, first=cut)
     for part, arrays in zip(whole, zip(*parts, strict=True), strict=True):
@@ -103,7 +92,7 @@ def test_examples_do_not_depend_on_the_calls_they_are_made_in(name, cut, seed):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_split_has_its_share(name):
-    task = TASKS[name]
+    task = lt.TASKS[name]
     splits = task.splits(task.generate(200, seed=8))
     assert set(splits.tolist()) == set(range(len(SPLITS)))
     assert 0.7 < (splits == 0).mean() < 0.95
@@ -119,22 +108,24 @@ def test_the_same_problem_is_the_same_in_every_padding(name):
 
 def test_a_board_has_one_key_whether_it_is_a_board_or_a_puzzle():
     for boards, puzzles in (("sudoku-9", "sudoku-puzzle"), ("sudoku-6", "sudoku-6-puzzle")):
-        made = TASKS[puzzles].generate(5, seed=0)
-        solutions = TASKS[puzzles].answers(made.tokens)
-        assert (TASKS[boards].keys(Examples.of(solutions, known=0)) == TASKS[puzzles].keys(made)).all()
+        made = lt.TASKS[puzzles].generate(5, seed=0)
+        solutions = lt.TASKS[puzzles].answers(made.tokens)
+        assert (
+            lt.TASKS[boards].keys(lt.Examples.of(solutions, known=0)) == lt.TASKS[puzzles].keys(made)
+        ).all()
 
 
 @pytest.mark.parametrize(("name", "padding"), [*((name, None) for name in EVERY), *PADDINGS])
 def test_a_task_is_described_and_found_again(name, padding):
     task = configured(name, {} if padding is None else {"padding": padding})
     assert described(description(task)) == task
-    assert (task == TASKS[name]) == (padding != "paper")
+    assert (task == lt.TASKS[name]) == (padding != "paper")
 
 
 def test_the_papers_names_vocabularies_and_lengths():
-    assert TASKS["sudoku-gen"] is TASKS["sudoku-9"]
-    assert TASKS["sudoku-large"] is TASKS["sudoku-36"]
-    assert TASKS["sudoku-gen"].vocab_size == 9
+    assert lt.TASKS["sudoku-gen"] is lt.TASKS["sudoku-9"]
+    assert lt.TASKS["sudoku-large"] is lt.TASKS["sudoku-36"]
+    assert lt.TASKS["sudoku-gen"].vocab_size == 9
     for name, row in {  # the paper's table of datasets
         "sudoku-gen": (100_000, 128, 11),
         "sudoku-puzzle": (1_800_000, 192, 14),
@@ -175,30 +166,30 @@ def test_impossible_settings_are_refused_by_name():
 
 
 def test_padded_examples_have_the_lengths_of_their_sequences():
-    examples = Examples.padded([[1, 2, 3], [300]], [2, 0], 4)
+    examples = lt.Examples.padded([[1, 2, 3], [300]], [2, 0], 4)
     assert examples.tokens.tolist() == [[1, 2, 3, 0], [300, 0, 0, 0]]
     assert examples.tokens.dtype == np.uint16
     assert examples.known.sum(1).tolist() == [2, 0]
     assert examples.lengths.tolist() == [3, 1]
-    assert Examples.padded([[255]], 1, length=2).tokens.dtype == np.uint8
-    assert Examples.padded([[1], [1]], 1, 3, [2, 3], 9).tokens.tolist() == [[1, 9, 9], [1, 9, 9]]
-    assert Examples.padded([], 1, 3).tokens.shape == (0, 3)
+    assert lt.Examples.padded([[255]], 1, length=2).tokens.dtype == np.uint8
+    assert lt.Examples.padded([[1], [1]], 1, 3, [2, 3], 9).tokens.tolist() == [[1, 9, 9], [1, 9, 9]]
+    assert lt.Examples.padded([], 1, 3).tokens.shape == (0, 3)
 
 
 def test_data_loader_yields_batches_of_examples():
-    examples = dataset(TASKS["sudoku-4"], "train", 12)
+    examples = lt.dataset(lt.TASKS["sudoku-4"], "train", 12)
     assert len(examples) == 12
     first = examples[0]
     assert (first["tokens"].shape, first["known"].shape, first["length"]) == ((16,), (16,), 16)
     batches = [*DataLoader(examples, batch_size=5)]
     assert [len(batch["tokens"]) for batch in batches] == [5, 5, 2]
-    for name, expected in zip(("tokens", "known", "length"), as_tensors(examples), strict=True):
+    for name, expected in zip(("tokens", "known", "length"), lt.as_tensors(examples), strict=True):
         assert (batches[0][name] == expected[:5]).all()
         assert batches[0][name].dtype == expected.dtype
 
 
 def test_examples_unpack_into_their_arrays_and_are_indexed_as_they():
-    examples = TASKS["sudoku-4"].generate(6, 0)
+    examples = lt.TASKS["sudoku-4"].generate(6, 0)
     for part, array in zip(examples, (examples.tokens, examples.known, examples.lengths), strict=True):
         assert part is array
     changed = examples._replace(known=~examples.known)
@@ -207,7 +198,7 @@ def test_examples_unpack_into_their_arrays_and_are_indexed_as_they():
     again = pickle.loads(pickle.dumps(examples))
     assert all((a == b).all() for a, b in zip(again, examples, strict=True))
     for which in (slice(2, 4), np.array([2, 3]), np.isin(np.arange(6), [2, 3])):
-        assert isinstance(examples[which], Examples)
+        assert isinstance(examples[which], lt.Examples)
         assert (examples[which].tokens == examples.tokens[2:4]).all()
     assert (examples[-1]["tokens"] == examples.tokens[5]).all()
     with pytest.raises(IndexError):
@@ -216,13 +207,13 @@ def test_examples_unpack_into_their_arrays_and_are_indexed_as_they():
 
 def test_examples_convert_to_a_hugging_face_data_set():
     pytest.importorskip("datasets")
-    examples = TASKS["sudoku-4"].generate(3, 0)
+    examples = lt.TASKS["sudoku-4"].generate(3, 0)
     assert examples.to_hf()[:]["tokens"] == examples.tokens.tolist()
 
 
 @pytest.mark.parametrize("name", ["sudoku-4", "sudoku-6-puzzle", "zebra-compact-3", "countdown-3"])
 def test_tasks_take_tensors_arrays_and_lists(name):
-    task = TASKS[name]
+    task = lt.TASKS[name]
     tokens = task.generate(2, 0).tokens
     wide = tokens.astype(np.int64)
     for same in (torch.from_numpy(wide), wide, tokens.tolist()):

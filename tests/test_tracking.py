@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from accelerate import tracking as accelerate_tracking
 
-from helpers.refusals import refused
+from helpers.refusals import refused, refused_command
 from helpers.runs import rows, stop_at, tiny_run
 from latent_tokens import fit
 from latent_tokens.cli import main
@@ -95,8 +95,7 @@ def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
         fit(run_of(tmp_path / "other", "mlflow"))
     assert not (tmp_path / "other").exists()
     run = fit(tiny_run(tmp_path / "run", steps=1))
-    assert main(["evaluate", str(run), "--track"]) == 2
-    assert "was trained without a tracker. Train it with --track NAME.\n" in capsys.readouterr().err
+    command = f"evaluate {run} --track"
+    refused_command(capsys, command, "was trained without a tracker. Train it with --track NAME.")
     (run / "tracker.json").write_text("{}")
-    assert main(["evaluate", str(run), "--track"]) == 2
-    assert "tracker.json: corrupt. Remove it" in capsys.readouterr().err
+    refused_command(capsys, command, "tracker.json: corrupt. Remove it")

@@ -23,6 +23,7 @@ LENGTHS = torch.full((2,), 3)
 LEFT = replace(lt.METHODS["mdm"], readout="left")
 CAUSAL_LEFT = replace(lt.METHODS["esolm"], order=lt.left_to_right, readout="left")
 NAN = float("nan")
+NOISY = lt.Decoding(2, confidence_noise=1)
 
 
 def method_with(entry, **fields):
@@ -175,7 +176,7 @@ DATA_ROWS = [
     (decode("scdm", known=~NOTHING, tokens=TOKENS + 3), "row 0, position 0: token 3", "known to false"),
     (decode(LEFT, known=GAP), "row 1: position 0", "BOS"),
     (decode("mdm", joint=JOINT * torch.nan), "logits are not finite", "diverged"),
-    (decode("mdm", lt.Decoding(2, confidence_noise=1), joint=JOINT * torch.nan), "logits are not finite", "diverged"),
+    (decode("mdm", NOISY, joint=JOINT * torch.nan), "logits are not finite", "diverged"),
     (train("scdm", known=~NOTHING), "row 0", "no unknown position"),
     (train("scdm", tokens=TOKENS + 3), "token 3 is MASK", "complete"),
     (train("scdm", known=NOTHING.long()), "int64", "known.bool()"),

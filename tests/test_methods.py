@@ -29,6 +29,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import draw_rows, name_of
 from latent_tokens.core.objective import corrupt
 from latent_tokens.evaluation.settings import label, shown_candidates, shown_latents
+from latent_tokens.storage import read_description
 
 LENGTH = 16
 NEAR = replace(lt.METHODS["scdm"], window=4, name="near scdm")
@@ -84,6 +85,12 @@ def test_own_name_is_stored_and_shown_and_no_part_of_the_method(nano):
     assert "near scdm" in label(NEAR, lt.Decoding(1))
     with refused("is not supported by near mdm", "latents=all"):
         check_decoding(replace(lt.METHODS["mdm"], window=4, name="near mdm"), lt.Decoding(1, latents=1))
+
+
+def test_a_method_names_the_run_instead_of_the_config(tmp_path):
+    config = lt.TrainConfig("sudoku-4", "scdm", out=tmp_path / "run", size="pico", steps=1, num_train=8)
+    run = lt.fit(config, lt.METHODS["mdm"], num_validation=2, precision="fp32", threads=1)
+    assert read_description(run, "config.json", "run")["name"] == "mdm"
 
 
 def test_fields_of_a_method_are_written_only_if_set():

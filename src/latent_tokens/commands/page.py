@@ -48,7 +48,8 @@ def run_page(command: Page) -> int:
     # Load the models, and write the page.
     models = []
     for run in dict.fromkeys(command.runs or BUNDLED):
-        models.append(LoadedModel(run, from_pretrained(run), learned_task(find(run))))
+        task = learned_task(find(run))
+        models.append(LoadedModel(run, from_pretrained(run), task))
     content = page_of(models).encode()
     write_atomic({command.out: content})
     print(f"{command.out}  ({len(content) / 1e6:.1f} MB)")

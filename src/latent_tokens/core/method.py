@@ -240,14 +240,8 @@ def check_method(method: Method) -> None:
     attention = f"attention={function_name(method.attention)}"
     has_depth = read_depth(method.depth)[0] != "all"
     shows_all = method.window is None and attends_later(method.attention)
-    if method.readout == "shifted" and not method.is_left_to_right:
-        problem = "a slot receives the token to its left"
-        refuse("readout=shifted", problem, "order=left_to_right")
-    if method.readout == "shifted" and not is_cacheable(method.attention, PROBED_SLOTS):
-        problem = "a slot attends to the tokens that it is trained to predict"
-        refuse(f"readout=shifted with {attention}", problem, "attention=causal")
-    if method.readout == "shifted" and method.targets == "next":
-        refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
+    if method.readout == "shifted":
+        check_shifted(method)
     if method.readout == "left" and (has_depth or not (method.is_left_to_right or shows_all)):
         fix = "attention=bidirectional without window and depth, or order=left_to_right"
         refuse("readout=left", "the slot to the left of a target must be in the input", fix)
@@ -270,6 +264,19 @@ def check_method(method: Method) -> None:
         fix = f"window={method.latents + 1}, attention=semi_causal or depth=uniform:0.5"
         problem = "every masked token is attended to, so training fixes their number"
         refuse(f"latents={method.latents} with {attention}", problem, fix)
+
+
+def check_shifted(method: Method) -> None:
+    """Raise ValueError if a method cannot train and score every step in one pass, as `arm` does."""
+    if not method.is_left_to_right:
+        problem = "a slot receives the token to its left"
+        refuse("readout=shifted", problem, "order=left_to_right")
+    if not is_cacheable(method.attention, PROBED_SLOTS):
+        problem = "a slot attends to the tokens that it is trained to predict"
+        attention = f"attention={function_name(method.attention)}"
+        refuse(f"readout=shifted with {attention}", problem, "attention=causal")
+    if method.targets == "next":
+        refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
 
 
 def read_depth(depth: str) -> tuple[str, float]:

@@ -99,7 +99,8 @@ def corrupt(
     """Draw the random part of `loss`: orders, numbers of clean tokens, and so which slots are scored.
 
     A slot weighs 1 over the number of scored ones of its row, or of unknown ones with weight="flat",
-    and over the size of the batch. Raises as `loss`. At most ends - 1 tokens of a row are clean, by default lengths - 1.
+    and over the size of the batch. At most ends - 1 tokens of a row are clean, by default
+    lengths - 1. Raises as `loss`.
     """
     tokens = tokens.long()
     batch, length = tokens.shape

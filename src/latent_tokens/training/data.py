@@ -63,7 +63,8 @@ def training_data(
         stored: dict[str, Json] = json.loads(json_bytes(description(stored_task)))
         differing = differing_settings(task, stored)
         differing.pop("tokenizer", None)  # the name of a file, whose hash is a setting, too
-        for setting, (value, other) in differing.items():
+        if differing:
+            setting, (value, other) = next(iter(differing.items()))
             problem = f"has {setting}={other}, and the task {setting}={value}. Use one of both."
     if problem is not None:
         raise ValueError(f"data={config.data}: {problem}")

@@ -122,7 +122,8 @@ def config_of(
             f"method={method}: the config names {config.method}. Use METHODS[{method!r}]."
         )
     if isinstance(config, TrainConfig):
-        return changed(config, settings)
+        own_name = {} if method is None else {"method": name_of(method)}
+        return changed(config, {**settings, **own_name})
     if method is None:
         raise ValueError(f"config={config}: names a task only. Use fit({config!r}, METHOD).")
     check_settings(TrainConfig, settings)
@@ -176,7 +177,6 @@ def train(run: Run, observe: Observer) -> None:
                 num_skipped += 1
                 if config.on_nan == "stop" or num_skipped == MAX_SKIPPED:
                     stop_diverged(run, error)
-                run.optimizer.zero_grad()
                 state.step += 1
                 run.log({"skipped": str(error)})
                 advance(1, str(error))

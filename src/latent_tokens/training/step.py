@@ -172,10 +172,12 @@ def train_step(
     clipped = accelerator.clip_grad_norm_(model.parameters(), config.clip)
     (total_loss,) = processes.all_reduce_sum([loss.item()], device)
     grad_norm = float(full_tensor(clipped))
-    if not math.isfinite(total_loss + grad_norm):
-        raise NotFinite(f"loss {total_loss}, gradient norm {grad_norm}")
-    optimizer.step()
+    is_finite = math.isfinite(total_loss + grad_norm)
+    if is_finite:
+        optimizer.step()
     optimizer.zero_grad()
+    if not is_finite:
+        raise NotFinite(f"loss {total_loss}, gradient norm {grad_norm}")
     return total_loss, grad_norm
 
 

@@ -128,7 +128,8 @@ class Sudoku:
         """Return which of N sequences have [BOS] and [EOS] around the cells, or all without padding."""
         if self.padding == "none":
             return np.ones(len(tokens), np.bool_)
-        return (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
+        is_framed = (tokens[:, 0] == self.side) & (tokens[:, self.num_cells + 1] == self.side + 1)
+        return np.asarray(is_framed)
 
     def keys(self, examples: Examples) -> Keys:
         """Return a key per board."""
@@ -163,7 +164,11 @@ class Sudoku:
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of one board that lack a digit, by name. A valid board has none."""
         tokens = as_array(tokens)
-        frame = [] if self.well_framed(tokens[None])[0] else ["the cells are not between [BOS] and [EOS]"]
+        frame = (
+            []
+            if self.well_framed(tokens[None])[0]
+            else ["the cells are not between [BOS] and [EOS]"]
+        )
         return frame + self.grid.incomplete(self.boards(tokens[None])[0])
 
     def encode(self, text: str) -> Examples:

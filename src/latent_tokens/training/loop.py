@@ -117,13 +117,12 @@ def config_of(
     config: TrainConfig | str, method: Method | str | None, settings: Mapping[str, Any]
 ) -> TrainConfig:
     """Return a config with other settings, or that of a task and a method. Raises as `fit`."""
-    if isinstance(config, TrainConfig) and isinstance(method, str):
-        raise ValueError(
-            f"method={method}: the config names {config.method}. Use METHODS[{method!r}]."
-        )
     if isinstance(config, TrainConfig):
-        own_name = {} if method is None else {"method": name_of(method)}
-        return changed(config, {**settings, **own_name})
+        if isinstance(method, str):
+            fix = f"Use METHODS[{method!r}]"
+            raise ValueError(f"method={method}: the config names {config.method}. {fix}.")
+        name = {} if method is None else {"method": name_of(method)}
+        return changed(config, {**settings, **name})
     if method is None:
         raise ValueError(f"config={config}: names a task only. Use fit({config!r}, METHOD).")
     check_settings(TrainConfig, settings)

@@ -73,15 +73,21 @@ def minus(first: Line, second: Line) -> Estimate | None:
 
 
 def table(rows: list[Any]) -> str:
-    """Return the table of all histories. The floor is sidm from scratch."""
+    """Return the table of all histories. The floor is sidm from scratch.
+
+    Two runs are compared with one of the same history and steps, in top-prob order.
+    """
     start = ("task", "method", "first", "share", "runs", "n")
-    lines = [(*start, "top-prob %", "minus sidm", "uniform %", "minus sidm", "all minus 0")]
+    values = ("top-prob %", "minus sidm", "uniform %", "minus sidm", "all minus 0", "two runs minus one")
+    lines = [(*start, *values)]
     top_prob, uniform = lines_of(rows), lines_of(rows, "uniform")
     for history in sorted(top_prob, key=lambda each: str(each._replace(first=each.first or ""))):
         sidm = History(history.name, "sidm")
         of_history = (history.name, history.method, history.first or "none", f"{history.share:.0%}")
         runs = f"{history.runs}{', redrawn' if history.redrawn else ''}"
         by_n = top_prob[history]
+        is_control = history.first == history.method  # whose one run is that from scratch
+        one_run = History(history.name, history.method) if is_control else history._replace(runs=1)
         for n in by_n:
             cells = []
             for found in (top_prob, uniform):
@@ -89,7 +95,10 @@ def table(rows: list[Any]) -> str:
                 above = minus(line, floor) if floor is not None and history != sidm else None
                 cells += [str(value_of(line)), str(above or "")]
             steepness = minus(by_n["all"], by_n[0]) if n == "all" and 0 in by_n else None
-            lines.append((*of_history, runs, "" if n is None else str(n), *cells, str(steepness or "")))
+            single = top_prob.get(one_run, {}).get(n) if runs == "2" else None
+            restarted = minus(by_n[n], single) if single is not None else None
+            cells += [str(steepness or ""), str(restarted or "")]
+            lines.append((*of_history, runs, "" if n is None else str(n), *cells))
     return as_markdown(lines)
 
 

@@ -259,6 +259,11 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     scdm, sidm = history.table([*rows[:3], *reversed(rows[3:])]).splitlines()[2:]
     assert scdm.split(" | ")[6:9] == ["2.0 ± 2.5", "-3.0 ± 0.9", "0.0 ± 0.1"]
     assert sidm.split(" | ")[6:8] == ["5.0 ± 2.5", ""]
+    twice = [
+        {**row, "setting": {**row["setting"], "runs": 2}, "accuracy": row["accuracy"] + 1} for row in rows
+    ]
+    (one, two, _) = history.table([*rows, *twice[:3]]).splitlines()[2:]
+    assert (one.endswith("|  |"), two.split(" | ")[-1][:5]) == (True, "1.0 ±")
     (scdm, _) = history.table([rows[0], *rows[4:]]).splitlines()[2:]
     assert scdm.split(" | ")[6:8] == ["1.0 (1 seed)", ""]
 

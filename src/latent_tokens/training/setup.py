@@ -121,7 +121,7 @@ def setup(
         start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
     run = Run(
         config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
-        pad=getattr(task, "pad", None), first=first,
+        pad=getattr(task, "pad", None), first=first, first_steps=config.first_steps,
     )  # fmt: skip
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again

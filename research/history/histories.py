@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from filelock import FileLock
 
 import latent_tokens as lt
 from latent_tokens.evaluation.rows import append_result, read_results
@@ -101,7 +102,9 @@ def trained(history: History) -> lt.Model:
     if history.runs == 2:
         assert history.first is not None
         start = History(history.name, history.first, history.first, history.share, 0, history.seed).folder
-        lt.fit(setting.task, history.first, out=start, steps=num_first, **shared)
+        start.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{start}.lock"):  # several histories begin with this model
+            lt.fit(setting.task, history.first, out=start, steps=num_first, **shared)
         shared["start"] = with_redrawn(start, history.redrawn) if history.redrawn else start
         steps -= num_first
     elif history.first is not None:

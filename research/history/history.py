@@ -95,7 +95,8 @@ def table(rows: list[Any]) -> str:
                 above = minus(line, floor) if floor is not None and history != sidm else None
                 cells += [str(value_of(line)), str(above or "")]
             steepness = minus(by_n["all"], by_n[0]) if n == "all" and 0 in by_n else None
-            single = top_prob.get(one_run, {}).get(n) if runs == "2" else None
+            is_compared = history.runs == 2 and not history.redrawn
+            single = top_prob.get(one_run, {}).get(n) if is_compared else None
             restarted = minus(by_n[n], single) if single is not None else None
             cells += [str(steepness or ""), str(restarted or "")]
             lines.append((*of_history, runs, "" if n is None else str(n), *cells))

@@ -81,11 +81,8 @@ class Candidates:
             shapes = f"{tuple(scores.shape)} for logits {tuple(self.logits.shape)}"
             problem = f"confidence={function_name(confidence)}: returns {shapes}"
             raise ValueError(f"{problem}. Return one number per candidate.")
-        is_own = confidence not in (
-            top_prob,
-            margin,
-            entropy,
-        )  # these are numbers if the logits are
+        # The built-in ones are numbers if the logits are.
+        is_own = confidence not in (top_prob, margin, entropy)
         is_nan = is_own and (scores.isnan() & self.is_candidate).any()
         if is_nan and self.logits.amax().isfinite():
             problem = f"confidence={function_name(confidence)}: is not a number for a candidate"

@@ -24,9 +24,7 @@ class Layout:
     positions: Int[Tensor, "B S"]  # the position in the sequence that each slot holds; 0 in padding
     num_clean: Int[Tensor, " B"]  # slots [0, num_clean) show their token
     num_shown: Int[Tensor, " B"]  # slots [num_clean, num_shown) are masked; the rest is padding
-    is_independent: Bool[Tensor, " B"] | None = (
-        None  # rows whose masked slots attend to no other masked one
-    )
+    is_independent: Bool[Tensor, " B"] | None = None  # rows with the independent attention rule
 
     @property
     def slots(self) -> Int[Tensor, " S"]:

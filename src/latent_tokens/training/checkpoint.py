@@ -38,7 +38,7 @@ class State:
 
 
 def optimizer_tensors(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return this rank's optimizer state as PARAMETER.exp_avg and so on. Before a gradient there is none."""
+    """Return this rank's optimizer state as PARAMETER.exp_avg and so on. It is empty before a gradient."""
     return {
         f"{name}.{key}": tensor
         for name, weight in net.named_parameters()

@@ -164,11 +164,8 @@ class Sudoku:
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of one board that lack a digit, by name. A valid board has none."""
         tokens = as_array(tokens)
-        frame = (
-            []
-            if self.well_framed(tokens[None])[0]
-            else ["the cells are not between [BOS] and [EOS]"]
-        )
+        is_framed = self.well_framed(tokens[None])[0]
+        frame = [] if is_framed else ["the cells are not between [BOS] and [EOS]"]
         return frame + self.grid.incomplete(self.boards(tokens[None])[0])
 
     def encode(self, text: str) -> Examples:

@@ -2,6 +2,7 @@
 
 import shutil
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from helpers.runs import rows, tiny_run
 from latent_tokens import METHODS, Decoding, Size, TrainConfig, Transformer, fit, generate, loss
 from latent_tokens.cli import main
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
-from latent_tokens.network.kernels import compile_blocks
+from latent_tokens.network import kernels
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,11 +24,21 @@ pytestmark = [
 NOTHING = torch.zeros(3, 9, dtype=torch.bool)
 
 
+@pytest.fixture
+def run_as_traced(monkeypatch):
+    """Run the graphs as they are traced. `test_compiled_run_trains_and_samples` generates their code."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    kernels.compiled.cache_clear()
+    yield
+    kernels.compiled.cache_clear()
+
+
+@pytest.mark.usefixtures("run_as_traced")
 def test_compiled_decoding_is_one_graph_and_gives_equal_samples():
     torch.manual_seed(0)
     net = Transformer(Size(32, 2, 3), 7, 9).eval()
     copy = deepcopy(net)
-    compile_blocks(copy)
+    kernels.compile_blocks(copy)
     torch._dynamo.utils.counters.clear()
     for name in ("mdm", "esolm", "arm"):
         expected, found = (

@@ -227,10 +227,10 @@ def test_puzzles_are_shown_and_nothing_is_written(name, tmp_path, capsys, monkey
 def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, request):
     out, log = tmp_path / "out", tmp_path / "log"
     out.mkdir()  # an empty directory that the command made would be removed
-    options = ["--out", str(out / "data"), "--processes", "2"]
-    command = [sys.executable, "-m", "latent_tokens.cli", "data", "sudoku-6-puzzle", *options]
+    command = ["data", "sudoku-6-puzzle", "--out", str(out / "data"), "--processes", "2", "--num-train"]
     with log.open("w") as errors:
-        process = subprocess.Popen([*command, "--num-train", "200000"], stderr=errors)
+        started = [sys.executable, "-m", "latent_tokens.cli", *command, "200000"]
+        process = subprocess.Popen(started, stderr=errors)
     request.addfinalizer(process.kill)
 
     def wait_until(holds):
@@ -252,7 +252,7 @@ def test_an_interrupted_making_leaves_nothing_and_starts_clean(tmp_path, sign, r
     assert sorted(path.name for path in out.iterdir()) == remains
     (out / ".data.unfinished").mkdir(exist_ok=True)
     (out / ".data.unfinished" / "train.tokens.npy").write_bytes(b"half")
-    subprocess.run([*command, "--num-train", "20"], check=True, capture_output=True)
+    assert main([*command, "20"]) == 0
     assert sorted(path.name for path in out.iterdir()) == ["data"]
 
 

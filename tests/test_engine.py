@@ -96,10 +96,10 @@ def is_equal(expected, result):
 
 
 def assert_parity(cases):
-    """Every decode is equal to the package's. Rounding may decide 1 in 50 where two choices are equal."""
+    """Every decode is equal to the package's. Rounding may decide 1 in 100 where two choices are equal."""
     results = zip(cases, engine_results(cases), strict=True)
     differing = [case for case, result in results if not is_equal(trace(case.request()), result["trace"])]
-    assert len(differing) <= len(cases) // 50, [(case.model.name, case.setting) for case in differing]
+    assert len(differing) <= len(cases) // 100, [(case.model.name, case.setting) for case in differing]
 
 
 def cases_of(loaded, num_given, most):
@@ -161,9 +161,9 @@ def test_engine_decodes_equal_boards_for_every_method(tmp_path):
     models += [saved(tmp_path, name, method) for name, method in UNBUNDLED.items()]
     models += [saved(tmp_path, "rotary", "scdm", positions="rotary", gelu="exact")]
     models += [saved(tmp_path, "both", "mdm", positions="both")]
-    cases = [case for loaded in models for case in cases_of(loaded, 30, 8)]
+    cases = [case for loaded in models for case in cases_of(loaded, 26, 10)]
     cases += cases_of(model("sudoku-6-scdm"), 0, 2) + cases_of(model("sudoku-6-arm"), -24, 2)
-    cases += cases_of(model("sudoku-9-scdm"), 72, 4) + cases_of(model("sudoku-9-mdm"), 72, 3)
-    assert len(cases) >= 80
+    cases += cases_of(model("sudoku-9-scdm"), 66, 10) + cases_of(model("sudoku-9-mdm"), 66, 5)
+    assert len(cases) >= 100
     assert sum(case.setting.temperature == 1 for case in cases) >= len(cases) // 2
     assert_parity(cases)

@@ -190,8 +190,8 @@ def test_minimal_samples_are_those_of_the_package(minimal, net, packaged, name, 
 def test_minimal_prints_a_line_per_setting_and_learns(tmp_path, capsys):
     shorter = tmp_path / "minimal.py"
     text = (EXAMPLES / "minimal.py").read_text()
-    shorter.write_text(text.replace("= 2_500, 64,", "= 220, 64,").replace(" 1_000,", " 150,"))
+    shorter.write_text(text.replace("= 2_500, 64,", "= 300, 64,").replace(" 1_000,", " 200,"))
     runpy.run_path(str(shorter), run_name="__main__")
     shares = re.findall(r"n = (\w+) +k = (\d) +([\d.]+)% valid", capsys.readouterr().out)
     assert [(n, k) for n, k, _ in shares[::2]] == [(n, "1") for n in ("all", "0", "0", "4", "all")]
-    assert min(float(share) for *_, share in shares) > 1  # of random boards, 1 in 10 million
+    assert min(float(share) for *_, share in shares) > 5

@@ -38,7 +38,8 @@ def section(name: str) -> str:
     """Return the section of one command: description, usage, flags and examples."""
     text, _, examples = cleandoc(COMMANDS[name].__doc__ or "").partition("Examples:\n")
     shown = help_of(name)
-    positionals = re.findall(r"\[-h\] (?:\[\w+(?:-\w+)? OPTIONS\] )?((?:[A-Z]+ ?)*)", shown)[0]
+    names = r"((?:\[?[A-Z]+(?: \.{3})?\]? ?)*)"
+    positionals = re.findall(rf"\[-h\] (?:\[\w+(?:-\w+)? OPTIONS\] ?)?{names}", shown)[0]
     flags = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]*(?= |\])", options_in(shown)))
     lines = [
         f"## {name}",

@@ -71,7 +71,7 @@ def put(folder: Path, rows: list[Row]) -> None:
     # Stored rows are written again as they are, in their own units.
     others = [row for row in read_lines(RESULTS) if (row["task"], row["method"]) not in replaced]
     write_atomic({RESULTS: "".join(f"{json.dumps(row)}\n" for row in [*others, *rows]).encode()})
-    write_card(BUNDLED / folder.name, rows, license="apache-2.0")
+    write_card(BUNDLED / folder.name, rows, license="apache-2.0", name=folder.name)
 
 
 def with_results(readme: str, rows: Sequence[Row]) -> str:

@@ -142,16 +142,25 @@ def test_counts_of_shares_by_hand(tmp_path):
 def test_a_line_that_names_no_problem_is_refused(tmp_path):
     task = TASKS["countdown-3"]
     path = tmp_path / "answers.jsonl"
+    prompt = task.prompt(list_of_problems(task, 2).take(slice(1)))
     for line, named in (
         ("19,71", "line 1"),
         ('{"problem": 0}', "line 1"),
         ('{"problem": 7, "answer": "1"}', "problem=7"),
         ('{"problem": "1,2,3,14", "answer": "1"}', "1,2,3,14"),
         ('{"problem": 0, "answer": "1"}\n{"problem": 0, "answer": "1"}', "line 2"),
+        ('{"problem": "PROMPT", "answer": "1"}\n' * 2, "line 2: problem=PROMPT has an answer in an"),
     ):
-        path.write_text(line)
-        with refused(named):
+        path.write_text(line.replace("PROMPT", prompt))
+        with refused(named.replace("PROMPT", prompt)):
             read_answers(path, task, list_of_problems(task, 2))
+
+
+def test_answers_may_have_a_mark_and_separators_of_unicode(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('\ufeff{"problem": 0, "answer": "1\u20282"}\n', encoding="utf-8")
+    task = TASKS["countdown-3"]
+    assert read_answers(path, task, list_of_problems(task, 1)) == {0: "1\u20282"}
 
 
 def test_command_prints_a_template_and_its_score(tmp_path, capsys):

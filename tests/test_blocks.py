@@ -6,9 +6,11 @@ import torch
 import latent_tokens as lt
 from helpers.refusals import refused
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.core.attention import agree, bidirectional
+from latent_tokens.core import sampling as reference
+from latent_tokens.core.attention import bidirectional
 from latent_tokens.core.decoding import candidates_of
 from latent_tokens.core.layout import Layout
+from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.settings import decoding_for
 
@@ -71,10 +73,26 @@ def test_input_of_block_mdm_ends_with_the_block(pico):
 
 def test_one_block_is_the_rule_and_the_order_of_mdm():
     one = lt.METHODS[f"block-mdm-{LENGTH}"]
-    assert agree(one.attention, bidirectional, LENGTH)
-    assert not agree(BLOCKS.attention, bidirectional, LENGTH)
+    _, order = arranged()
+    layout = Layout(order, torch.full((5,), 6), torch.full((5,), LENGTH))
+    assert torch.equal(lt.dense_mask(one.attention, layout), lt.dense_mask(bidirectional, layout))
     noise = torch.rand(5, LENGTH)
     assert torch.equal(one.order(NOTHING_KNOWN, noise), lt.any_order(NOTHING_KNOWN, noise))
+
+
+def test_blocks_of_one_position_see_given_tokens_of_earlier_positions_only(pico):
+    """In the slots a given token comes first. Its block may be the last."""
+    method = lt.METHODS["block-mdm-1"]
+    known, order = arranged()
+    decoding = lt.Decoding(candidates=1)
+    tokens = torch.randint(4, (5, LENGTH), generator=torch.Generator().manual_seed(0))
+    fast, plain = (module.generate(pico, method, tokens, known, decoding, 0) for module in (lt, reference))
+    assert torch.equal(fast.tokens, plain.tokens)
+    order = method.order(known, torch.zeros(5, LENGTH))
+    arguments = (pico, method, tokens, order, known.sum(1), torch.full((5,), LENGTH))
+    assert torch.allclose(
+        lt.log_likelihood(*arguments), score_tokens(*arguments).log_probabilities, atol=1e-5
+    )
 
 
 def test_order_of_blocks_has_a_name_in_configs():

@@ -114,6 +114,15 @@ def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, caps
     assert changed == {names[2]}
 
 
+def test_missing_run_is_found_before_another_is_extended(tmp_path, capsys):
+    command = f"train sudoku-4 scdm {FEW_STEPS} --out {tmp_path}/{{seed}}"
+    assert run(f"{command} --seed 0") == 0
+    before = (tmp_path / "0/config.json").read_bytes()
+    assert run(f"{command} --seed 0 1 --steps 3 --resume extend".replace("--steps 2", "")) == 2
+    assert "no run to resume" in capsys.readouterr().err
+    assert (tmp_path / "0/config.json").read_bytes() == before
+
+
 def test_several_runs_under_a_launcher_are_refused(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     problem = "--seed 0 1: several runs take one process each. Leave out the launcher"
@@ -134,9 +143,10 @@ def test_sample_and_solve_print_boards_or_json(runs, capsys):
     assert solved.endswith("\n0 latent tokens: all masked tokens are candidates\n")
 
 
-def test_bundled_model_takes_all_candidates_and_gets_no_file(capsys):
+def test_bundled_model_takes_all_candidates_and_gets_no_file(capsys, monkeypatch):
     before = sorted(BUNDLED.rglob("*"))
-    for settings in ("sudoku-6-mdm --latents all", "sudoku-6-scdm --latents 0"):
+    monkeypatch.chdir(BUNDLED.parent)
+    for settings in ("sudoku-6-mdm --latents all", "bundled/sudoku-6-scdm --latents 0"):
         assert run(f"evaluate {settings} --candidates all --num-samples 1 --json") == 0
     assert [row["relative_cost"] for row in lines(capsys.readouterr().out)] == [1.0, 1.0]
     assert sorted(BUNDLED.rglob("*")) == before

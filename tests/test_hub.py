@@ -146,6 +146,11 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     (row,) = read_results(run / RESULTS)
     assert f"| sudoku-4 | top-prob | 8 | 3 | valid | {row['valid']:.1f}% |" in text
     save_pretrained(back, tmp_path / "again")
+    shutil.copytree(run, tmp_path / "four")
+    config = (run / "config.json").read_text()
+    (tmp_path / "four/config.json").write_text(config.replace('"steps": 3', '"steps": 4'))
+    save_pretrained(from_pretrained(tmp_path / "four"), tmp_path / "extended")
+    assert "None were measured" in (tmp_path / "extended" / CARD).read_text()
     given, again = (
         {file.name: file.read_bytes() for file in (tmp_path / folder).iterdir() if file.name != CARD}
         for folder in ("given", "again")
@@ -235,7 +240,7 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, releas
         ("uniform", "fp32"),
     ]
     written = (tmp_path / "sudoku-4-mdm" / "README.md").read_text()
-    assert written == card(tmp_path / "sudoku-4-mdm", measured, license="apache-2.0")
+    assert written == card(tmp_path / "sudoku-4-mdm", measured, license="apache-2.0", name="sudoku-4-mdm")
     assert from_pretrained(tmp_path / "sudoku-4-mdm").method == METHODS["mdm"]
     before, after = (text.splitlines() for text in (readme, (tmp_path / "README.md").read_text()))
     different = [line for line, unchanged in zip(after, before, strict=True) if line != unchanged]
@@ -275,4 +280,6 @@ def test_bundled_model_has_its_card(name):
     rows = read_lines(BUNDLED / "results.jsonl")
     own = [row for row in rows if (row["task"], row["method"]) == (about["task"]["name"], about["name"])]
     assert own
-    assert (BUNDLED / name / "README.md").read_text() == card(BUNDLED / name, own, license="apache-2.0")
+    assert (BUNDLED / name / "README.md").read_text() == card(
+        BUNDLED / name, own, license="apache-2.0", name=name
+    )

@@ -7,6 +7,7 @@ count, so that "latents 4" is in "--latents 4", "latents=4" and "latents='4'".
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,12 @@ COMMANDS = [
     ("sample sudoku-6-scdm --candidates 2 --tokens-per-step 8", "tokens-per-step 8", "candidates 8"),
     ("sample sudoku-6-scdm --prompt hello", "prompt hello", "latent-tokens solve"),
     ("solve 123", "3 cells", "36 (6x6)"),
+    (f"solve {BOARD} --base x", "base x", "Add --run RUN"),
+    (f"solve {BOARD} --attempts 0", "attempts 0", "from 1"),
+    ("data sudoku-4 --show 1001", "show 1001", "at most 1,000"),
+    ("bench --batch-sizes -1", "batch-sizes -1", "from 1"),
+    ("lm-eval sudoku-6-scdm --tasks mine --limit 0", "limit 0", "from 1"),
+    (f"train sudoku-4 scdm {FEW} --resume auto --freeze-embeddings --out {{run}}", "run", "no --freeze-e"),
     ("solve 1....x3............2................", "x in row 1 column 6", "1-6"),
     ("solve 11..................................", "1 twice in row 1", "row 1 column 2"),
     ("solve ................", "4x4", "run"),
@@ -138,6 +145,24 @@ CALLS = [
     (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, latent=4), "latent", "mean latents"),
     (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, seed=1.5), "seed 1.5", "whole number"),
     (lambda net: lt.generate(net, SCDM, LONG, LONG > 0), "20", "16"),
+    (lambda net: lt.loss(net, SCDM, LONG, LONG > 0), "20", "16"),
+    (
+        lambda net: lt.log_likelihood(net, SCDM, LONG, LONG, LONG.sum(1), LONG.sum(1) + 20),
+        "tokens of 20",
+        "has 16",
+    ),
+    (lambda net: lt.Transformer("pico", 4, 16, positions="rotery"), "positions rotery", "mean rotary"),
+    (
+        lambda net: replace(lt.TASKS["sudoku-puzzle"], box_rows=4, box_columns=4),
+        "side 16",
+        "4, 6, 9",
+    ),
+    (
+        lambda net: replace(lt.TASKS["countdown"], answer_length=0),
+        "answer_length 0",
+        "from 1",
+    ),
+    (lambda net: lt.Examples.of(TOKENS.numpy(), 1, [16, 70_000]), "70000", "at most 16"),
     (lambda net: lt.generate(net, SCDM, TOKENS + 9, KNOWN), "token 9", "3"),
     (lambda net: lt.loss(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
     (lambda net: lt.loss(net, ARM, TOKENS, torch.arange(16) == 3 * torch.ones(2, 1)), "row 0", "scdm or mdm"),

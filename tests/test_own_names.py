@@ -78,7 +78,7 @@ def run(capsys, *arguments):
 
 def test_dotted_task_and_method_work_on_every_command(module, tmp_path, capsys, monkeypatch):
     own = ["--task", f"{module}:Pairs", "--method", f"{module}:near"]
-    code, out, _ = run(capsys, "train", own[1], own[3], "--out", "run", *SMALL)
+    code, out, _ = run(capsys, "train", own[1], own[3], "--out", "run", "--weight", "flat", *SMALL)
     assert (code, out) == (0, "run\n")
     config = json.loads((tmp_path / "run/config.json").read_text())
     assert config["task"] == {"name": "Pairs", "module": f"{module}:Pairs"}
@@ -101,6 +101,15 @@ def test_dotted_task_and_method_work_on_every_command(module, tmp_path, capsys, 
     code, _, line = run(capsys, "likelihood", "run", *own[2:], "--text", "a.txt")
     assert (code, "learned Pairs, which is not text. Use a text model." in line) == (2, True)
     assert run(capsys, "export", "run", "model", *own[2:])[:2] == (0, "model\n")
+
+    # Next to a model with a built-in method.
+    run(capsys, "train", own[1], "scdm", "--out", "other", *SMALL)
+    rows = run(capsys, "evaluate", "run", "other", *own, "--num-samples", 2, "--json")[1].splitlines()
+    assert [json.loads(row)["method"] for row in rows] == [f"{module}:near", "scdm"]
+    compared = ["--compare", "other", "-o", "compared.html"]
+    assert run(capsys, "trace", "run", "aabb....", *own, *compared)[0] == 0
+    code, _, line = run(capsys, "evaluate", "other", *own)
+    assert (code, "the model has another method, scdm. Leave it out." in line) == (2, True)
     assert name_of(from_pretrained("model").method) == f"{module}:near"
 
 
@@ -113,6 +122,10 @@ def test_dotted_names_are_those_of_a_run_directory(module):
 def test_task_with_other_settings_than_the_models_is_refused(module, tmp_path, capsys):
     config = TrainConfig("mine", "scdm", tmp_path / "four", "pico", steps=1, num_train=8, num_validation=2)
     out = fit(config, task=task_named(f"{module}:four"))
+    fine = ["--num-train", 8, "--num-validation", 2, "--num-test", 2, "--processes", 1]
+    run(capsys, "data", f"{module}:four", "--out", "data", *fine)
+    code, _, line = run(capsys, "train", f"{module}:Colored", "scdm", "--data", "data", *SMALL[:4])
+    assert (code, "data: has colors=4, and colored has colors=3. Make the data" in line) == (2, True)
     code, _, line = run(capsys, "sample", out, "--task", f"{module}:Colored")
     fix = "Leave it out, or name an instance with this setting, as module:name."
     assert (code, f"has colors=3, and the model learned colors=4. {fix}" in line) == (2, True)
@@ -156,7 +169,7 @@ def test_stored_model_imports_no_code_by_itself(module, capsys, monkeypatch):
     for command, fix in (("evaluate", method), ("export", method), ("page", f"Add --task {module}:Pairs")):
         code, _, line = run(capsys, command, "run", *["model"] * (command == "export"))
         assert (code, fix in line) == (2, True)
-    with refused(f"call load_method('{module}:near') first"):
+    with refused(f"Add --method {module}:near where a command has it. In Python call load_method first"):
         from_pretrained("run")
     assert module not in sys.modules
     code, _, line = run(capsys, "sample", "run", *own[2:])

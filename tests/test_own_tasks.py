@@ -1,6 +1,6 @@
 """A task of a user: four members are enough for every function and command with a task."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ import pytest
 
 import latent_tokens as lt
 from helpers.refusals import refused
+from latent_tokens.cli import main
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
 from latent_tokens.tasks import Solvable, errors_of
@@ -148,6 +149,31 @@ def test_task_is_the_same_under_another_name_of_its_module(tmp_path):
     other = type("Palindrome", (Palindrome,), {"__module__": "__main__"})()
     run = lt.fit(config_of(tmp_path, data=config.folder), task=TASK)
     assert lt.fit(config_of(tmp_path, data=config.folder, resume="auto"), task=other) == run
+
+
+def test_share_of_a_sample_and_puzzles_of_several_lengths_are_printed(capsys, monkeypatch, tmp_path):
+    task = Palindrome()
+    task.metric = "even"
+    task.score = lambda tokens, truth=None: {"even": np.full(len(tokens), 0.25)}
+    run = lt.fit(config_of(tmp_path), task=task)
+    monkeypatch.setattr("latent_tokens.checkpoints.directory.task_named", lambda name: task)
+    capsys.readouterr()
+    assert main(["sample", str(run), "--task", "own:Task", "--num-samples", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "even 0.25"
+    assert main(["sample", str(run), "--task", "own:Task", "--num-samples", "1", "--json"]) == 0
+    assert '"even": 0.25' in capsys.readouterr().out
+    monkeypatch.setattr("latent_tokens.data.datasets.task_of", lambda config: task)
+    assert main(["data", "own:Task", "--show", "4"]) == 0
+    assert {len(line) for line in capsys.readouterr().out.split()} == {8, 10}
+
+
+def test_problems_without_given_tokens_have_the_lengths_of_the_task():
+    task = Palindrome()
+    given = task.generate
+    task.generate = lambda *arguments: replace(given(*arguments), known=given(*arguments).known & False)
+    problems = make_problems(task, 12, seed=0)
+    assert set(problems.lengths.tolist()) == {8, 10}
+    assert task.score(problems.tokens, problems).keys() == {"valid"}
 
 
 def test_task_without_validation_examples_is_refused(tmp_path):

@@ -126,19 +126,19 @@ def explain_flags(kind: type) -> None:
 
 def as_flags(message: str, command: object) -> str:
     """Return a message with its settings spelled as flags: `latents=4` becomes `--latents 4`."""
-    is_positional = {field.name: field.default is MISSING for field in fields(cast(Any, command))}
+    defaults = {field.name: field.default for field in fields(cast(Any, command))}
 
     def flag(match: re.Match[str]) -> str:
         name, value = match.groups()
-        name = name if name in is_positional else f"{name}s"
-        if name not in is_positional:
+        name = name if name in defaults else f"{name}s"
+        if name not in defaults:
             return match[0]
         value = re.sub(r"[(),']", "", value)
-        if is_positional[name]:
+        if defaults[name] is MISSING:
             return f"{name.upper()} {value!r}"
-        if value == "False":
-            return f"--no-{name}"
         flag = "from" if name == "start" else name.replace("_", "-")
+        if value == "False":
+            return f"--no-{flag}" if defaults[name] is True else f"no --{flag}"
         return f"--{flag}" if value in ("True", "None", "") else f"--{flag} {value}"
 
     value = r"\([^)]*\)|'[^']*'|[^\s;,]*?(?=[.:]?(?:[\s;,]|$))"

@@ -140,8 +140,8 @@ class SamplingConfig(StepConfig):
     """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9
     for text, 1 for other tasks."""
     refresh: bool = True
-    """Whether to reshuffle the masked part of a random order after every step. --no-refresh is
-    Algorithm 5 as printed."""
+    """Reshuffle the masked part of a random order after every step. --no-refresh is Algorithm 5 as
+    printed."""
     seed: int = 0
     """Random seed. Sample i depends on (seed, i) only."""
     confidence_noise: float | None = None
@@ -538,15 +538,17 @@ class BenchConfig(Config):
     top_p: float = 1.0
     """Nucleus sampling of decoding. 0.9 for text."""
     plain: bool = True
-    """Measure the reference implementation too, which takes hours for long sequences."""
+    """Measure the reference implementation too, for hours if sequences are long. --no-plain leaves
+    it out."""
     rounds: int = 3
     """Number of measurements, in turn. Medians are reported."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("vocabulary", self.vocabulary, 2)
-        for value in self.lengths:
-            check_int("lengths", value, 1)
+        for name in ("lengths", "batch_sizes"):
+            for value in getattr(self, name):
+                check_int(name, value, 1)
         for value in self.latents:
             check_int("latents", value, 0)
 

@@ -185,6 +185,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
             folder,
             measure(run.name, folder, settings, config, bundled / "results.jsonl"),
             license="apache-2.0",
+            name=folder.name,
         )
 
 

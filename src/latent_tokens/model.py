@@ -318,7 +318,7 @@ class Model:
             keep = partial(append_result, Path(out) / "results.jsonl")
             rows = evaluate(self.net, self.task, evaluator=evaluator, on_row=keep, **settings)
         samples = f"{rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
-        return ResultTable(rows, f"{self.directory.name}, {samples}")
+        return ResultTable(rows, f"{self.directory.absolute().name}, {samples}")
 
     def likelihood(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
@@ -27,7 +27,7 @@ from latent_tokens.checkpoints.hugging_face import (
     open_hf_run,
 )
 from latent_tokens.checkpoints.stored_methods import load_method, method_from, method_to
-from latent_tokens.checks import check_choice, check_int, check_min, is_whole
+from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.network.hf import HuggingFaceDenoiser, freeze_embeddings
@@ -52,7 +52,9 @@ def save_pretrained(
     about: Mapping[str, Json] | None = None,
     beside: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write config.json and model.safetensors, in `dtype` if it is set.
+    """Write config.json and model.safetensors only, in `dtype` if it is set.
+
+    `load` then needs its task. `Model.save_pretrained` writes the task and a card as well.
 
     The inner network of a wrapper is saved. `about` is added to the config, and `beside` are other
     files. Existing files stay if an error is raised.
@@ -231,9 +233,6 @@ def build(config: Entries) -> Transformer:
         check_choice("entry of model", name, (*OF_TRANSFORMER, *OPTIONAL))
     check_int("vocab_size", model["vocab_size"], 1)
     check_int("max_length", model["max_length"], 1, LONGEST)
-    check_choice("positions", model["positions"], ("both", "rotary", "learned"))
-    check_choice("gelu", model["gelu"], ("exact", "tanh"))
-    check_min("dropout", model["dropout"], 0, below=1)
     net = Transformer(**{**model, "size": Size(**model["size"])})
     net.method = method_from(config["method"])
     return net
@@ -273,10 +272,12 @@ def opened(
     return net
 
 
-def check_method(name: str, typed: Method, trained: Method) -> None:
-    """Raise ValueError if a typed method, of this name, is not that of the training."""
-    if typed != trained:
-        problem = f"the model has another method, {name_of(trained)}"
+def check_method(name: str, typed: Method, *trained: Method) -> None:
+    """Raise ValueError if a typed method, of this name, trained no model. Weight and targets may differ."""
+    if not any(
+        replace(typed, weight=other.weight, targets=other.targets) == other for other in trained
+    ):
+        problem = f"the model has another method, {name_of(trained[0])}"
         raise ValueError(f"method={name}: {problem}. Leave it out.")
 
 

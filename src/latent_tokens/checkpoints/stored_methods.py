@@ -102,6 +102,6 @@ def check_loaded(row: Entries) -> None:
         method = stored.removesuffix(f".{field}")
         if method not in installed("method"):
             problem = "is code of another module, and opening a model imports no code"
-            fix = f"Add --method {method}, or in Python call load_method({method!r}) first"
+            fix = f"Add --method {method} where a command has it. In Python call load_method first"
             raise ValueError(f"{field} {stored} {problem}. {fix}.")
         load_method(method)

@@ -84,12 +84,14 @@ def show_data(command: Data) -> int:
     config = command.config(DataConfig)
     if config.task == "text":
         raise ValueError("--show is for puzzles, not for text. Leave it out.")
-    check_int("show", command.show, 1)
+    check_int("show", command.show, 1, MOST_SHOWN)
     task = task_of(config)
-    examples = preview(task, config, min(command.show or 1, MOST_SHOWN))
-    for tokens, known in zip(examples.tokens, examples.known, strict=True):
+    examples = preview(task, config, command.show or 1)
+    for tokens, known, length in zip(
+        examples.tokens, examples.known, examples.lengths.tolist(), strict=True
+    ):
         # The other tasks show their prompts themselves
         if isinstance(task, Sudoku) and known.any():
             print(task.decode(tokens | ~known * NO_TOKEN), end="\n\n")
-        print(task.decode(tokens), end="\n\n")
+        print(task.decode(tokens[:length]), end="\n\n")
     return 0

@@ -59,8 +59,7 @@ class Evaluate(Command, EvalConfig, OwnCode):
 
 def run_evaluate(command: Evaluate) -> int:
     """Run `latent-tokens evaluate`. Print a table per model, or JSON lines."""
-    from latent_tokens.checkpoints.directory import learned_task, model_of
-    from latent_tokens.checkpoints.files import find
+    from latent_tokens.checkpoints.files import BUNDLED
     from latent_tokens.evaluation.evaluate import checked_decodings
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.rows import judged_by
@@ -72,14 +71,14 @@ def run_evaluate(command: Evaluate) -> int:
         check_out(command.out)
 
     # Read and check all models before one is measured.
-    models = []
-    for run in command.run:
-        net = model_of(run, command.method, command.base)
-        task = learned_task(find(run), command.task)
+    models = command.models(*command.run)
+    for _, net, task in models:
         checked_decodings(net, task, config, evaluator=command.evaluator)
-        models.append((run, net, task))
-    for run, net, task in models:
-        rows = evaluate_run(command, config, run, net, task)
+    for run, (folder, net, task) in zip(command.run, models, strict=True):
+        # Rows are kept in a run directory, not in a bundled model or one of the Hub.
+        is_run = Path(run).is_dir() and BUNDLED.resolve() not in folder.resolve().parents
+        kept = command.out or (folder if is_run else None)
+        rows = evaluate_run(command, config, folder, net.to(processes.fastest_device()), task, kept)
         if not command.json and processes.is_main():
             title = f"{run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
             print_table(table(rows, title))
@@ -87,18 +86,18 @@ def run_evaluate(command: Evaluate) -> int:
 
 
 def evaluate_run(
-    command: Evaluate, config: EvalConfig, run: str, net: Transformer, task: Language
+    command: Evaluate,
+    config: EvalConfig,
+    folder: Path,
+    net: Transformer,
+    task: Language,
+    kept: Path | None,
 ) -> list[Row]:
-    """Return the rows of a model. Print, keep and track each when it is measured."""
-    from latent_tokens.checkpoints.files import BUNDLED, find
+    """Return the rows of a model. Print, track and keep each, in a directory, when it is measured."""
     from latent_tokens.evaluation.evaluate import evaluate
     from latent_tokens.evaluation.rows import append_result, with_hash
     from latent_tokens.training.tracking import resumed_tracker
 
-    # Rows are kept in a run directory, not in a bundled model or one of the Hub.
-    folder = find(run)
-    is_run = Path(run).is_dir() and BUNDLED not in folder.parents
-    kept = command.out or (folder if is_run else None)
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
     with resumed_tracker(folder) if command.track else nullcontext() as log:

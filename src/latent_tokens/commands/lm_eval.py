@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from latent_tokens import processes
-from latent_tokens.checks import did_you_mean, one_line
+from latent_tokens.checks import check_int, did_you_mean, one_line
 from latent_tokens.commands.shared import Command, OwnMethod, Run, check_outputs
 from latent_tokens.configs import NumCandidates, StepConfig
 
@@ -69,6 +69,10 @@ def run_lm_eval(command: LmEval) -> int:
     if not command.tasks:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
     check_outputs({".json": command.out}, replace=True)
+    for name in ("limit", "num_fewshot"):
+        value = getattr(command, name)
+        if value is not None:
+            check_int(name, value, 1 if name == "limit" else 0)
     try:
         from latent_tokens.sharing.lm_eval import LatentTokensLM
     except ImportError as error:
@@ -127,6 +131,8 @@ def find_tasks(tasks: tuple[str, ...], include_path: Path | None) -> TaskManager
     from lm_eval.tasks import TaskManager
 
     if include_path is not None:
+        if not include_path.is_dir():
+            raise ValueError(f"include_path={include_path}: no such directory. Check the path.")
         manager = TaskManager(include_path=str(include_path), include_defaults=False)
         if set(tasks) <= set(manager.all_subtasks):
             return manager

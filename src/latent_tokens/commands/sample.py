@@ -52,8 +52,7 @@ class Sample(Command, SamplingConfig, OwnCode):
 
 def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
-    from latent_tokens.checkpoints.directory import check_fits, learned_task, model_of
-    from latent_tokens.checkpoints.files import find
+    from latent_tokens.checkpoints.directory import check_fits
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
@@ -61,10 +60,10 @@ def run_sample(command: Sample) -> int:
 
     # Check the options against the model.
     check_int("num_samples", command.num_samples, 1)
-    net = model_of(command.run, command.method, command.base)
+    ((_, net, task),) = command.models(command.run)
+    net.to(processes.fastest_device())
     if command.compile:
         compile_blocks(net)
-    task = learned_task(find(command.run), command.task)
     check_fits(net, task)
     decoding = decoding_for(net.method, task, command.config(SamplingConfig))
     check_decoding(net.method, decoding)
@@ -158,8 +157,10 @@ def print_samples(
         entries = {"tokens": sample[:length].tolist(), "order": orders[number, :length].tolist()}
         verdict = ""
         if scores is not None and not isinstance(task, Text):
-            entries[task.metric] = bool(scores[number])
-            verdict = task.metric if scores[number] else f"not {task.metric}"
+            score = float(scores[number])  # also a share
+            entries[task.metric] = bool(score) if score in (0, 1) else score
+            share = "" if score == 1 else f" {score:.3g}"
+            verdict = f"{task.metric}{share}" if score else f"not {task.metric}"
         if command.json:
             print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
         else:

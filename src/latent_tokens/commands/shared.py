@@ -17,6 +17,9 @@ from latent_tokens.configs import NumCandidates, NumLatents
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from latent_tokens.network.transformer import Transformer
+    from latent_tokens.tasks import Solvable, Text
+
 C = TypeVar("C")
 WIDTH = 132  # of a table that is not printed in a terminal
 Run = Annotated[str, arg(metavar="RUN")]
@@ -62,6 +65,25 @@ class OwnCode(OwnMethod):
 
     task: str | None = None
     """Task of the model if it is your own, as module:Name. Default: that of the model."""
+
+    def models(self, *runs: str) -> list[tuple[Path, Transformer, Solvable | Text]]:
+        """Return (directory, model on the CPU, task) of each run.
+
+        Raise ValueError if a model or its task cannot be opened, or none has the typed method.
+        """
+        from latent_tokens.checkpoints.directory import check_method, from_pretrained, learned_task
+        from latent_tokens.checkpoints.files import find
+        from latent_tokens.checkpoints.stored_methods import load_method
+
+        typed = None if self.method is None else load_method(self.method)  # a model may need it
+        models = []
+        for run in runs:
+            folder = find(run)
+            net = from_pretrained(folder, base=self.base)
+            models.append((folder, net, learned_task(folder, self.task)))
+        if typed is not None:
+            check_method(str(self.method), typed, *(net.method for _, net, _ in models))
+        return models
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc

@@ -9,21 +9,28 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from latent_tokens.checks import check_int
 from latent_tokens.commands.shared import Command, OwnCode, latents_in_words
-from latent_tokens.configs import SamplingConfig
+from latent_tokens.configs import NumLatents, SamplingConfig
 
 if TYPE_CHECKING:
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.tasks import Examples, Solvable
 
 
-@dataclass(frozen=True, kw_only=True)
-class Solve(Command, SamplingConfig, OwnCode):
-    """Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.
+@dataclass(frozen=True)
+class PuzzleConfig(SamplingConfig):
+    """Settings of sampling with other defaults for puzzles (`evaluation.settings.for_puzzles`)."""
 
-    By default all masked tokens are in the input, and the most likely token is taken (temperature
-    0).
+    latents: NumLatents | None = None
+    """Number of latent tokens (n) in the input. A number or all. Default for puzzles: all, if the
+    method has any."""
+    temperature: float | None = None
+    """Sampling temperature. 0 takes the most likely token. Default for puzzles: 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solve(Command, PuzzleConfig, OwnCode):
+    """Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.
 
     Examples:
         latent-tokens solve 1.....3............2................ --latents all
@@ -53,7 +60,6 @@ def run_solve(command: Solve) -> int:
     )
 
     # Read the model and the puzzle, and decode.
-    check_int("attempts", command.attempts, 1)
     name, net, task, problem = model_and_problem(command, puzzle_text(command.puzzle))
     sampling = command.config(SamplingConfig)
     decoding = decoding_for(net.method, task, for_puzzles(net.method, sampling))
@@ -79,24 +85,19 @@ def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solv
         ValueError: no model is named, and none is bundled for such puzzles. Or the model has no
             puzzles.
     """
-    from latent_tokens.checkpoints.directory import from_pretrained, learned_task, opened
-    from latent_tokens.checkpoints.files import bundled_names, find
+    from latent_tokens.checkpoints.directory import from_pretrained
+    from latent_tokens.checkpoints.files import bundled_names
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.sudoku.boards import read_puzzle
 
     if command.run is not None:
-        task = learned_task(find(command.run), command.task)
+        ((_, net, task),) = command.models(command.run)
         if isinstance(task, Text):
             problem = f"learned {task.name}, which has no puzzles"
             raise ValueError(f"run={command.run}: {problem}. Use latent-tokens sample.")
-        return (
-            command.run,
-            opened(command.run, command.method, command.base),
-            task,
-            task.encode(text),
-        )
+        return command.run, net, task, task.encode(text)
 
-    for option in ("task", "method"):
+    for option in ("task", "method", "base"):
         value = getattr(command, option)
         if value is not None:
             raise ValueError(f"{option}={value}: is for a model that --run names. Add --run RUN.")

@@ -16,15 +16,15 @@ from latent_tokens.commands.shared import (
     check_outputs,
     latents_in_words,
 )
-from latent_tokens.commands.solve import puzzle_text
-from latent_tokens.configs import NumLatents, SamplingConfig
+from latent_tokens.commands.solve import PuzzleConfig, puzzle_text
+from latent_tokens.configs import SamplingConfig
 
 if TYPE_CHECKING:
     from latent_tokens.trace.record import DecodeRequest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace(Command, SamplingConfig, OwnCode):
+class Trace(Command, PuzzleConfig, OwnCode):
     """Record one decode as an HTML page or a picture. The defaults are those of solve.
 
     Examples:
@@ -97,22 +97,21 @@ def run_trace(command: Trace) -> int:
 
 def decodes_of(command: Trace) -> list[DecodeRequest]:
     """Return the decode, and the one to compare it with."""
-    from latent_tokens.checkpoints.directory import learned_task, opened
-    from latent_tokens.checkpoints.files import find
     from latent_tokens.trace.record import DecodeRequest, LoadedModel
 
-    sampling = command.config(SamplingConfig)
-
-    def request_of(run: str, latents: NumLatents | None) -> DecodeRequest:
-        task = learned_task(find(run), command.task)
-        model = LoadedModel(run, opened(run, command.method, command.base), task)
-        problem = task.encode(puzzle_text(command.puzzle))
-        return DecodeRequest(model, problem, replace(sampling, latents=latents))
-
-    first = request_of(command.run, sampling.latents)
-    if command.compare is None:
-        return [first]
-    if command.compare == "all" or command.compare.isdecimal():
-        latents: NumLatents = "all" if command.compare == "all" else int(command.compare)
-        return [first, request_of(command.run, latents)]
-    return [first, request_of(command.compare, None)]
+    sampling, compare = command.config(SamplingConfig), command.compare
+    runs, latents = [command.run], [sampling.latents]
+    if compare is not None and (compare == "all" or compare.isdecimal()):
+        runs.append(command.run)
+        latents.append("all" if compare == "all" else int(compare))
+    elif compare is not None:
+        runs.append(compare)
+        latents.append(None)
+    return [
+        DecodeRequest(
+            LoadedModel(run, net, task),
+            task.encode(puzzle_text(command.puzzle)),
+            replace(sampling, latents=number),
+        )
+        for run, number, (_, net, task) in zip(runs, latents, command.models(*runs), strict=True)
+    ]

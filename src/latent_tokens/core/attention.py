@@ -120,22 +120,15 @@ def probe(
 def agree(rule: Rule, other: Rule, slots: int) -> bool:
     """Return whether two rules give equal masks of a number of slots: none, half and all of them clean.
 
-    The slots are in the order of their positions.
+    One with blocks agrees only with one of equal blocks: its masks also depend on positions.
 
     Example:
         >>> agree(causal, lambda q, k, c: q >= k, slots=4)
         True
     """
-    q = torch.arange(slots, device="cpu")[:, None]
-    k = q.T
-
-    def mask(rule: Rule, clean: int) -> Tensor:
-        block = block_of(rule) or 1
-        return torch.as_tensor(allows(rule, q, k, clean, q // block, k // block))
-
-    return all(
-        torch.equal(mask(rule, clean), mask(other, clean)) for clean in {0, slots // 2, slots}
-    )
+    counts = (0, slots // 2, slots)
+    allowed, others = (probe(each, slots, counts)[0] for each in (rule, other))
+    return block_of(rule) == block_of(other) and torch.equal(allowed, others)
 
 
 def visible(

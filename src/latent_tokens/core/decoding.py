@@ -83,8 +83,16 @@ class Decoding:
         """Check each setting, then those that exclude each other."""
         check_count("candidates", self.candidates, least=1)
         check_count("latents", self.latents, least=0)
-        if self.order is not None and not callable(self.order):
-            refuse(f"order={self.order}", "must be a function of known", "given(schedule)")
+        functions = {
+            "order": "given(schedule), or confidence=entropy",
+            "confidence": "confidence=margin",
+            "latent_policy": "latent_policy=random",
+            "select": "select=Threshold(0.9)",
+        }
+        for name, fix in functions.items():
+            value = getattr(self, name)
+            if value is not None and not callable(value) and not isinstance(value, FixedCount):
+                refuse(f"{name}={value}", "must be a function", fix)
         for name in ("temperature", "confidence_noise"):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < float("inf"):
@@ -235,13 +243,17 @@ def order_of(method: Method, decoding: Decoding) -> Order:
 def candidates_of(method: Method, decoding: Decoding) -> Count:
     """Return k: the decoding's, else 8 if the order or the rule of selection leaves a choice, and 1.
 
+    If a step decodes more than 8 tokens, as many are candidates.
     Any order leaves one, also in blocks. An order of your own, `given` and `left_to_right` decode
     the next token by default. With k = 1, any order is uniform decoding.
     """
     if decoding.candidates is not None:
         return decoding.candidates
     is_fixed = isinstance(decoding.selection, FixedCount)
-    return 1 if is_fixed and follows_order(method, decoding) else DEFAULT_CANDIDATES
+    if is_fixed and follows_order(method, decoding):
+        return 1
+    size = getattr(decoding.selection, "tokens", 1)
+    return max(DEFAULT_CANDIDATES, size if isinstance(size, int) else 1)
 
 
 def follows_order(method: Method, decoding: Decoding) -> bool:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from latent_tokens.checks import refuse
+
 
 @runtime_checkable
 class Denoiser(Protocol):
@@ -43,6 +45,14 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
     if logits.shape[-1] > mask_id:
         return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
     return logits
+
+
+def check_length(net: Denoiser | nn.Module, length: int) -> None:
+    """Raise ValueError if a `Transformer` with learned positions has fewer of them."""
+    inner: Any = unwrap(net)
+    is_learned = getattr(inner, "positions", None) in ("learned", "both")
+    if is_learned and length > (longest := inner.max_length):
+        refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
 
 
 HOLD_MODULE = (DistributedDataParallel, DataParallel, AveragedModel)

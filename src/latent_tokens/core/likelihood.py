@@ -24,7 +24,7 @@ from latent_tokens.core.decoding import (
     check_num_latents,
     resolve_count,
 )
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_token
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, exclude_mask_token
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_permutation
@@ -72,6 +72,7 @@ def score_tokens(
 
     The other arguments and what is raised are those of `log_likelihood`.
     """
+    check_length(net, tokens.shape[1])
     net = as_denoiser(net)
     check(method, order, num_known, lengths, latents, off_distribution)
     check_latent_policy(method, latent_policy)

@@ -52,7 +52,7 @@ from latent_tokens.core.order import (
     is_left_to_right,
     left_to_right,
     rest_of_block,
-    shuffle_masked,
+    shuffle,
 )
 
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
@@ -148,7 +148,9 @@ class Method:
         if rows is not None and kind == "uniform":
             visible_masks = draw_visible_masks(visible_masks, rows, uniform)
         if self.masked_slots == "shuffled":
-            order = shuffle_masked(order, num_clean, visible_masks, uniform(*known.shape))
+            # Only the masked tokens of the input change places (D-40, shuffled slots).
+            later = torch.arange(order.shape[1], device=order.device) >= visible_masks[:, None]
+            order = shuffle(order, num_clean, uniform(*known.shape).masked_fill(later, 1.0))
         layout = next_layout(order, num_clean, visible_masks, torch.zeros_like(num_clean))
         return replace(layout, is_independent=rows) if kind == "none" else layout
 

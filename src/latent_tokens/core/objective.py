@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.core.denoiser import Denoiser, as_denoiser
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 
@@ -80,6 +80,7 @@ def loss(
         torch.Size([])
     """
     method = checked_method(net, method)
+    check_length(net, tokens.shape[1])
     net = as_denoiser(net)
     generator = torch.default_generator if generator is None else generator
     batch = corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)

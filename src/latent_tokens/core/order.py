@@ -79,7 +79,8 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
         schedule: Int[L] or Int[B, L], the positions in decoding order.
 
     Raises:
-        ValueError: `schedule` is not a permutation or, when it is followed, has another length.
+        ValueError: `schedule` is not a permutation of whole numbers or, when it is followed, has
+            another length.
 
     Example:
         >>> given([2, 0, 1])(torch.tensor([[False, True, False]]))
@@ -87,7 +88,7 @@ def given(schedule: Sequence[int] | Tensor) -> Order:
     """
     positions = torch.as_tensor(schedule)
     positions = positions[None] if positions.dim() == 1 else positions
-    if not is_permutation(positions):
+    if positions.is_floating_point() or not is_permutation(positions):
         raise ValueError(
             f"schedule={schedule}: must name each position 0..{positions.shape[1] - 1} exactly once"
         )
@@ -198,17 +199,6 @@ def is_permutation(order: Tensor) -> bool:
     """Return whether each row of `order` names each of 0..L-1 exactly once."""
     index = torch.arange(order.shape[1], device=order.device)
     return bool((order.sort(dim=1).values == index).all())
-
-
-def shuffle_masked(
-    order: Int[Tensor, "B L"],
-    num_clean: Int[Tensor, " B"],
-    num_masked: Int[Tensor, " B"],
-    noise: Noise,
-) -> Int[Tensor, "B L"]:
-    """Shuffle the masked tokens of the input, `num_masked` after the clean ones (D-40, shuffled slots)."""
-    index = torch.arange(order.shape[1], device=order.device)
-    return shuffle(order, num_clean, noise.masked_fill(index >= num_masked[:, None], 1.0))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,16 @@ from torch import Tensor
 
 from latent_tokens.configs import Split
 from latent_tokens.storage import Json, read_description, sha256_of
-from latent_tokens.tasks import SPLITS, Examples, Language, Text, Tokens, described, is_described
+from latent_tokens.tasks import (
+    SPLITS,
+    Examples,
+    Language,
+    Text,
+    Tokens,
+    described,
+    differing_settings,
+    is_described,
+)
 from latent_tokens.tasks.examples import smallest_type
 
 CHUNK = 10_000  # examples that are hashed at a time
@@ -43,6 +52,9 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
     splits = manifest["splits"]
     try:
         is_same = task is not None and is_described(task, manifest["task"])
+        if task is not None and not is_same and "module" in manifest["task"]:
+            for name, (value, other) in differing_settings(task, manifest["task"]).items():
+                raise ValueError(f"has {name}={other}, and {task.name} has {name}={value}")
         if task is None or isinstance(task, Text) or not is_same:
             task = described(manifest["task"], folder)
         if not all(isinstance(entry, dict) for entry in [splits, *dict(splits).values()]):

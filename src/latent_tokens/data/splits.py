@@ -190,10 +190,10 @@ def make_problems(
 ) -> Examples:
     """Return `count` problems of the test split, or as many as the task has. Raise ValueError for none.
 
-    If nothing is given, there is one problem, and it is repeated.
+    If nothing is given and all lengths are equal, there is one problem, and it is repeated.
     """
     sample = generate_checked(task, 16, seed)
-    if len(sample) and not sample.known.any():
+    if len(sample) and not sample.known.any() and (sample.lengths == sample.lengths[0]).all():
         return sample.take(np.zeros(count, np.int64))
     splits = make_splits(task, {"test": count}, seed, report=report).examples()
     if "test" not in splits:

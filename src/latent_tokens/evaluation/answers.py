@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from latent_tokens.progress import counting
 from latent_tokens.tasks import Answerable, Examples, joined, signature
 from latent_tokens.tasks.base import check_tokens, scores_of
 from latent_tokens.tasks.examples import as_array
+from latent_tokens.tasks.readers import lines_of
 
 NUM_PROBLEMS = 1_000
 SEED = 0  # of the list
@@ -72,7 +72,8 @@ def list_of_problems(task: Answerable, count: int = NUM_PROBLEMS) -> Examples:
 
 def template(task: Answerable, problems: Examples) -> Iterator[str]:
     """Yield a JSON line per problem: its number, its text for `solve` and in words, an empty answer."""
-    blank = getattr(task, "pad", task.vocab_size)
+    pad = getattr(task, "pad", None)
+    blank = task.vocab_size if pad is None else pad
     for number in range(len(problems)):
         problem = problems.take(slice(number, number + 1))
         shown = np.where(problem.known, problem.tokens, blank)[0, : problem.lengths[0]]
@@ -95,36 +96,33 @@ def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, 
         ValueError: A line is not of this form, or a problem is not in the list or has two answers.
     """
     # A list of boards has the same problem, without a given cell, at each number.
-    numbers_of = defaultdict(list)
+    numbers_of: dict[str, list[int]] = {}
     for number in reversed(range(len(problems))):
-        numbers_of[task.prompt(problems.take(slice(number, number + 1)))].append(number)
+        prompt = task.prompt(problems.take(slice(number, number + 1)))
+        numbers_of.setdefault(prompt, []).append(number)
 
     answers: dict[int, Answer] = {}
-    for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {line_number}"
+    for line_number, line in lines_of(path):
+        where = f"{path}, {line_number}"
         try:
             entries = json.loads(line)
             named: float | str = entries["problem"]
             answer: Answer = entries["answer"]
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{where}: must be JSON with problem and answer") from None
-        numbers = [int(named)] if is_number(named) and float(named).is_integer() else []
+        numbers = [int(named)] if is_number(named) and float(named).is_integer() else None
         if isinstance(named, str):
             try:
-                numbers = numbers_of[task.prompt(task.encode(named))]
+                numbers = numbers_of.get(task.prompt(task.encode(named)))
             except ValueError as error:
                 raise ValueError(f"{where}: {first_line(error)}") from None
-        if not numbers or numbers[-1] not in range(len(problems)):
+        problem = f"{where}: problem={one_line(str(named), 80)}"
+        if numbers is None or (numbers and numbers[-1] not in range(len(problems))):
             fix = f"Use a number below {len(problems)} or a prompt of --template."
-            raise ValueError(
-                f"{where}: problem={one_line(str(named), 80)} is not in the list. {fix}"
-            )
-        number = numbers.pop()
-        if number in answers:
-            raise ValueError(f"{where}: problem {number} has an answer in an earlier line")
-        answers[number] = answer
+            raise ValueError(f"{problem} is not in the list. {fix}")
+        if not numbers or numbers[-1] in answers:
+            raise ValueError(f"{problem} has an answer in an earlier line")
+        answers[numbers.pop()] = answer
     return answers
 
 

@@ -167,7 +167,7 @@ def sequences_of(
         raise ValueError(f"text with data: {problem}. Name a text or a data set.")
     default = 64 if text is None else len(examples.tokens)
     count = default if num_sequences is None else num_sequences
-    check_int("num_sequences", count, 0)
+    check_int("num_sequences", count, 0 if num_sequences is None else 1)
     examples = examples.take(evenly(len(examples.tokens), count))
     if not len(examples.tokens):
         fix = "Name a file with text, or a data set with a test split."

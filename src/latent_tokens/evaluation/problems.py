@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens.checkpoints.directory import check_fits
+from latent_tokens.checks import check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig, Split
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Generated, Step
@@ -245,6 +246,7 @@ def solve(
         >>> solve(net, task, problem, Decoding(candidates=8, latents=4), seed=0, attempts=5).tokens.shape
         (36,)
     """
+    check_int("attempts", attempts, 1)
     check_fits(net, task)
     check_solvable(task, problem)
     batch = Batch.of(problem.take(np.zeros(attempts, np.int64)), device_of(net))

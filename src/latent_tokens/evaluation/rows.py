@@ -59,7 +59,7 @@ class Row(TypedDict, total=False):
     processed: float  # tokens processed per sample
     relative_cost: float  # relative to an input with all masked tokens
     paper_cost: float | None  # the same by the paper's formula; None if it has none
-    forward_passes: int  # of the longest batch
+    forward_passes: int  # of the sample that took most
     forward_passes_mean: float  # per sample
     seconds: float  # of decoding; not in rows that are shown for other hardware
     samples_per_second: float

@@ -116,7 +116,13 @@ def decoding_for(
         refuse(
             setting, "this order decodes its next token", "order=top_prob of a mdm or scdm model"
         )
-    check_candidates(method, config, order, is_ruled)
+    follows = "order" not in functions and not (
+        is_adaptive(order) or is_ruled or method.is_left_to_right
+    )
+    counts = {
+        name: functions.get(name, getattr(config, name)) for name in ("candidates", "latents")
+    }
+    check_candidates(method, **counts, follows=order if follows else None)
 
     # Add the defaults of the task.
     names = ("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS)
@@ -158,13 +164,17 @@ def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bo
         refuse(setting, "this rule decodes by entropy", "order=entropy, or leave it out")
 
 
-def check_candidates(method: Method, config: SamplingConfig, order: str, is_ruled: bool) -> None:
-    """Raise ValueError if an order does not choose candidates, or all of them leave no latent tokens."""
-    k, n = config.candidates, config.latents
-    leaves_a_choice = is_adaptive(order) or is_ruled or method.is_left_to_right
-    if k not in (None, 1) and not leaves_a_choice:
+def check_candidates(
+    method: Method, candidates: object, latents: object, follows: str | None
+) -> None:
+    """Raise ValueError if an order chooses no candidates, or all of them leave no latent tokens.
+
+    `follows` is the name of an order that decodes its next token. Numbers may be functions.
+    """
+    k, n = (function_name(count) if callable(count) else count for count in (candidates, latents))
+    if k not in (None, 1) and follows is not None:
         fix = "candidates=1, or order=top_prob"
-        refuse(f"candidates={k} with order={order}", "this order decodes its next token", fix)
+        refuse(f"candidates={k} with order={follows}", "this order decodes its next token", fix)
     has_latents = n is not None and n != 0 and method.latent_control != "none"
     if k == "all" and has_latents and (n != "all" or method.latent_control == "free"):
         problem = "all masked tokens are candidates, so none is a latent token"
@@ -317,7 +327,7 @@ def with_protocol(net: Transformer, task: Language, config: EvalConfig) -> EvalC
         return config
     if isinstance(task, Text):
         raise ValueError("protocol=paper: is for puzzles and boards. Leave it out for text.")
-    padding = getattr(task, "padding", "paper")
+    padding = getattr(task, "padding", "none")
     if padding != "paper":
         raise ValueError(
             f"protocol=paper: the model learned {task.name} with padding={padding}. "

@@ -102,8 +102,8 @@ def probe_of(
     other_layout = Layout(positions, clean - 1, torch.full_like(clean, num_shown + 1))
 
     # Two sets of tokens. MASK may be any id.
-    vocabulary = torch.arange(vocab_size + 1)
-    vocabulary = vocabulary[vocabulary != net.mask_id][:vocab_size]
+    vocabulary = torch.arange(vocab_size)
+    vocabulary = vocabulary[vocabulary != net.mask_id]
     tokens = [vocabulary[(torch.arange(length) + shift) % len(vocabulary)] for shift in (0, 1)]
     ids, other_ids = (
         method.input_ids(row.expand(num_masked, -1).to(device), layout, net.mask_id)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from latent_tokens.checks import changed, refuse
 from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dense_mask, is_cacheable
 from latent_tokens.core.decoding import Decoding, DecodingSettings, Generated, Step, candidates_of
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, supports_slots, unwrap
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.order import block_of
@@ -212,13 +212,6 @@ class FastCandidateLogits:
         selection = select_slots(is_candidate, ids.device)
         length = tokens.shape[1]
         return self.net.forward_at(ids, layout.positions, mask, selection, self.table, length)
-
-
-def check_length(net: object, length: int) -> None:
-    """Raise ValueError if a network with learned positions has fewer of them."""
-    learned = net.position_embedding if isinstance(net, Transformer) else None
-    if learned is not None and length > (longest := learned.num_embeddings):
-        refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
 
 
 def check_tensor(name: str, value: object) -> Tensor:

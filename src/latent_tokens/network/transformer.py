@@ -22,6 +22,7 @@ from torch.compiler import is_compiling
 from torch.nn.attention.flex_attention import BlockMask
 from torch.utils.checkpoint import checkpoint
 
+from latent_tokens.checks import check_choice, check_min
 from latent_tokens.configs import SizeName
 from latent_tokens.network.kernels import attend, compiled, has_hooks, linear
 from latent_tokens.sizes import SIZES, Size
@@ -321,6 +322,9 @@ class Transformer(nn.Module):
         answer_tokens: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
+        check_choice("positions", positions, ("both", "rotary", "learned"))
+        check_choice("gelu", gelu, ("exact", "tanh"))
+        check_min("dropout", dropout, 0, below=1)
         if parts is not None and len(np.asarray(parts)) != vocab_size:
             given = len(np.asarray(parts))
             raise ValueError(f"parts of {given} tokens: must be of all {vocab_size}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latent_tokens.checkpoints.directory import from_pretrained
-from latent_tokens.checkpoints.files import Entries, bundled_names
+from latent_tokens.checkpoints.files import Entries
 from latent_tokens.checkpoints.hugging_face import is_hf_run
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, decoding_in_words
@@ -73,21 +73,22 @@ def card(
         folder: the model directory.
         rows: rows of `evaluate` for this model.
         license: short name of its license. None names no license.
-        name: the argument of `from_pretrained`. By default a path, or the name of a bundled model.
+        name: the argument of `from_pretrained`. By default a path.
 
     Raises:
         ValueError: the directory has no model.
     """
     entries = read_description(folder, "config.json", "model")
     net = from_pretrained(folder)
-    name = name or (folder.name if folder.name in bundled_names() else f"path/to/{folder.name}")
+    title = folder.absolute().name
+    name = name or f"path/to/{title}"
     quoted = json.dumps(name, ensure_ascii=False)
     is_for_transformers = "auto_map" in entries or is_hf_run(entries)
     trained = {name: entry for name, entry in entries.items() if name in TRAINING}
     training = f"```json\n{json.dumps(trained, indent=1)}\n```"
     return TEMPLATE.format(
         metadata=metadata(net, entries, license),
-        title=folder.name,
+        title=title,
         task=f"`{entries.get('task', {}).get('name', 'unknown')}`",
         method=name_of(net.method),
         size=f"{size_of(net)}, sequences of {net.max_length} over {net.vocab_size} tokens",

@@ -217,7 +217,7 @@ def carried_over(
         settings["task"] = description(text)
         files |= text.files()
 
-    # Training and results are those of the stored weights and the stored method.
+    # Training and results are those of the stored weights and method. A run may have been extended.
     has_method = method_from(config["method"]) == net.method
     if not has_method:
         settings["name"] = name_of(net.method)
@@ -228,6 +228,8 @@ def carried_over(
     if is_bundled:
         model = (settings["task"]["name"], settings["name"])
         rows = [row for row in rows if (row["task"], row["method"]) == model]
+    steps = settings.get("training", {}).get("steps")
+    rows = [row for row in rows if row.get("train_steps", steps) == steps]
     if rows:
         files[RESULTS] = "".join(json.dumps(row) + "\n" for row in rows).encode()
     return settings, files, rows

@@ -73,6 +73,9 @@ def text_codec(task: Text) -> Codec:
 
 def transformers_codec(tokenizer: PreTrainedTokenizerBase) -> Codec:
     """Return the tokens of a tokenizer of transformers, as the class `hf` of lm-eval uses it."""
+    if tokenizer.eos_token_id is None:
+        problem = f"the tokenizer {tokenizer.name_or_path} names no eos_token"
+        raise ValueError(f"{problem}. Set it in its tokenizer_config.json.")
     end = int(tokenizer.eos_token_id)
     start = end if tokenizer.bos_token_id is None else int(tokenizer.bos_token_id)
     begin = str(tokenizer.decode([start]))

@@ -180,7 +180,7 @@ def described(entries: object, folder: Path | None = None) -> Solvable | Text:
     if "module" in settings:
         module = one_line(str(settings["module"]), LONGEST_LABEL)
         reason = "is code of another module, and opening files imports no code"
-        raise ValueError(f"its task {module} {reason}. Add --task {module}")
+        raise ValueError(f"its task {module} {reason}. Add --task {module} where a command has it")
     if not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"{entries}: no task of this version")
     return configured(name, settings)

@@ -323,14 +323,15 @@ class TaskBase(ABC):
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score N samples (N, L): valid, without errors of `verify`, and exact, equal to the stored example.
 
-        Samples are cut at the lengths of `truth`. Without it there is no `exact`.
+        Samples are cut at the lengths of `truth`. Without it, or if it gives nothing, there is no
+        `exact`.
         """
         rows = as_array(tokens)
         lengths = [rows.shape[1]] * len(rows) if truth is None else truth.lengths.tolist()
         samples = [row[:length] for row, length in zip(rows, lengths, strict=True)]
         is_valid = [not errors_of(self, sample, len(sample)) for sample in samples]
         figures = {"valid": np.array(is_valid, np.float64)}
-        if truth is not None:
+        if truth is not None and truth.known.any():
             pairs = zip(samples, truth.tokens, strict=True)
             same = [np.array_equal(sample, answer[: len(sample)]) for sample, answer in pairs]
             figures["exact"] = np.array(same, np.float64)

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import check_choice, is_whole
+from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import below, start_stream
@@ -183,6 +183,8 @@ class Countdown:
         check_choice("padding", self.padding, ("none", "paper"))
         if not is_whole(self.numbers) or self.numbers not in RESULT_DIGITS:
             raise ValueError(f"numbers={self.numbers}: must be 3, 4 or 5")
+        if self.answer_length is not None:
+            check_int("answer_length", self.answer_length, 1)
         targets = self.targets if isinstance(self.targets, tuple) else ()
         typed = f"targets={' '.join(map(str, targets)) or self.targets}"
         whole = [target for target in targets if is_whole(target, 1) and target <= 100]

@@ -107,6 +107,8 @@ class Examples:
         if isinstance(known, int):
             known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
         ends = np.full(count, length) if lengths is None else np.asarray(lengths)
+        if (ends > length).any():
+            raise ValueError(f"lengths up to {ends.max()}: must be at most {length}")
         return Examples(tokens, known, ends.astype(np.uint16))
 
     @staticmethod

@@ -88,7 +88,7 @@ def lines_of(path: Path) -> Records:
             text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not text in UTF-8 (byte {error.start})") from None
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             yield f"line {number}", line.strip()
 

@@ -42,7 +42,7 @@ def is_finished(config: TrainConfig) -> bool:
 
     Raise ValueError if the directory is of another run, or a setting differs from that of its run.
     """
-    if config.resume != "yes" and not config.folder.exists():
+    if config.resume in ("no", "auto") and not config.folder.exists():
         return False
     started = read_started(config)
     if started is None:

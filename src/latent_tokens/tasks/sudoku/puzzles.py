@@ -107,6 +107,7 @@ class SudokuPuzzle:
     def __post_init__(self) -> None:
         check_choice("guessing", self.guessing, ("never", "allowed"))
         check_choice("padding", self.padding, ("none", "paper"))
+        check_choice("side", self.side, tuple(LEAST_CLUES))
         least, most = LEAST_CLUES[self.side], self.side**2 - 1
         if self.clues != "minimal" and not (is_whole(self.clues) and least <= self.clues <= most):
             raise ValueError(f"clues={self.clues}: must be 'minimal' or {least} to {most}")

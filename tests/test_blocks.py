@@ -7,7 +7,7 @@ import latent_tokens as lt
 from helpers.refusals import refused
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.attention import bidirectional
+from latent_tokens.core.attention import agree, bidirectional, causal
 from latent_tokens.core.decoding import candidates_of
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import score_tokens
@@ -83,7 +83,8 @@ def test_one_block_is_the_rule_and_the_order_of_mdm():
 def test_blocks_of_one_position_see_given_tokens_of_earlier_positions_only(pico):
     """In the slots a given token comes first. Its block may be the last."""
     method = lt.METHODS["block-mdm-1"]
-    known, order = arranged()
+    assert not any(agree(method.attention, rule, LENGTH) for rule in (causal, bidirectional))
+    known, _ = arranged()
     decoding = lt.Decoding(candidates=1)
     tokens = torch.randint(4, (5, LENGTH), generator=torch.Generator().manual_seed(0))
     fast, plain = (module.generate(pico, method, tokens, known, decoding, 0) for module in (lt, reference))

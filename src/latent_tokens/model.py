@@ -89,7 +89,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """The results that `Model.evaluate` returns: one row per number of latent tokens. It prints as a table.
+    """The results that `Model.evaluate` returns: one row per combination of settings. It prints as a table.
 
     Example:
         >>> load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2).rows[1]["latents"]
@@ -294,7 +294,7 @@ class Model:
         out: str | Path | None = None,
         **settings: Unpack[EvalSettings],
     ) -> ResultTable:
-        """Return the rows of `evaluate`, one per number of latent tokens.
+        """Return the rows of `evaluate`, one per combination of settings.
 
         Args:
             evaluator: the evaluator model of generated text, by default trigrams of `data`.

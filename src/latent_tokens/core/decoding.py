@@ -54,7 +54,7 @@ def check_count(name: str, value: object, least: int) -> None:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Settings of sampling. Raises ValueError for a value out of range.
+    """Settings of sampling, explained in docs/concepts.md. Raises ValueError for a value out of range.
 
     Example:
         >>> Decoding(candidates=4, latents=8).latents

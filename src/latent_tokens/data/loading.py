@@ -51,12 +51,13 @@ def read_manifest(folder: Path, task: Language | None = None) -> tuple[Language,
     manifest = read_description(folder, "manifest.json", "data set", ("task", "splits"))
     splits = manifest["splits"]
     try:
-        is_same = task is not None and is_described(task, manifest["task"])
-        if task is not None and not is_same and "module" in manifest["task"]:
-            for name, (value, other) in differing_settings(task, manifest["task"]).items():
+        learned = manifest["task"]
+        is_same = task is not None and is_described(task, learned)
+        if task is not None and not is_same and isinstance(learned, dict) and "module" in learned:
+            for name, (value, other) in differing_settings(task, learned).items():
                 raise ValueError(f"has {name}={other}, and {task.name} has {name}={value}")
         if task is None or isinstance(task, Text) or not is_same:
-            task = described(manifest["task"], folder)
+            task = described(learned, folder)
         if not all(isinstance(entry, dict) for entry in [splits, *dict(splits).values()]):
             raise ValueError("its manifest lists no splits")
     except (TypeError, ValueError) as error:

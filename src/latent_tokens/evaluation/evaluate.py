@@ -1,4 +1,4 @@
-"""Evaluation: decode problems, score the samples, measure the cost. One row per number of latent tokens."""
+"""Evaluation: decode problems, score the samples, measure the cost. One row per setting."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ from latent_tokens.training.checkpoint import read_state, saved_states, step_in_
 ROWS = Path(__file__).with_name("rows.jsonl")
 SEQUENCES, FEW = 32, 8  # measured at the end of training, and at each checkpoint
 MDM = ("mdm", "mdm-left")
+AFTER = "-after-mdm"  # ends the name of a run with --first mdm:300
 ORDERS = 1  # random orders per sequence of a method that has no order of its own
 
 Row = dict[str, Any]  # the likelihood of sequences with one number of latent tokens
@@ -179,6 +180,22 @@ def table_of_mdm(rows: Sequence[Row]) -> str:
     return as_markdown(lines)
 
 
+def table_of_first(rows: Sequence[Row]) -> str:
+    """Return the table of runs with --first: what it adds to the nats, and to the gain of n over n = 0."""
+    whole = {(row["model"], row["latents"]): row for row in rows if len(row["nats"]) == SEQUENCES}
+    lines = [["model", "n", "nats above those without --first", "change of the difference to n = 0"]]
+    for (model, n), row in whole.items():
+        if not model.endswith(AFTER):
+            continue
+        same, of_n0 = whole[model.removesuffix(AFTER), n], whole[model.removesuffix(AFTER), 0]
+        gained = [after - before for after, before in zip(same["nats"], of_n0["nats"], strict=True)]
+        expected = [nats + gain for nats, gain in zip(whole[model, 0]["nats"], gained, strict=True)]
+        above, change = difference(row, same), difference(row, {"nats": expected})
+        cells = (f"{mean:+.3f} ± {half:.3f}" for mean, half in (above, change))
+        lines.append([model, str(n), *cells] if n != 0 else [model, "0", next(cells), ""])
+    return as_markdown(lines) if len(lines) > 1 else ""
+
+
 def main() -> None:
     """Measure a base or a run if one is named, and print the tables."""
     parser = argparse.ArgumentParser(
@@ -192,7 +209,7 @@ def main() -> None:
             parser.error("DATA is missing. Name a data set directory.")
         measure(options.base, options.data, options.run)
     rows = read_lines(ROWS)
-    print(f"{table(rows)}\n{table_of_mdm(rows)}", end="")
+    print("\n".join(filter(None, (table(rows), table_of_mdm(rows), table_of_first(rows)))), end="")
 
 
 if __name__ == "__main__":

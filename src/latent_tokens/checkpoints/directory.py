@@ -255,21 +255,22 @@ def model_of(
     run: str | Path, method: str | None = None, base: str | Path | None = None
 ) -> Transformer:
     """Return the model of `opened`, on the fastest device available."""
-    return opened(run, method, base).to(fastest_device())
+    (net,) = opened(run, method=method, base=base)
+    return net.to(fastest_device())
 
 
 def opened(
-    run: str | Path, method: str | None = None, base: str | Path | None = None
-) -> Transformer:
-    """Return the model of a run directory or a bundled model, on the CPU, as `from_pretrained`.
+    *runs: str | Path, method: str | None = None, base: str | Path | None = None
+) -> list[Transformer]:
+    """Return the models of run directories or names, on the CPU, as `from_pretrained`.
 
-    Raise ValueError if it has another method than that of the typed name.
+    Raise ValueError if none of them has the method of the typed name.
     """
-    loaded = None if method is None else load_method(method)  # before the model, which may need it
-    net = from_pretrained(run, base=base)
+    loaded = None if method is None else load_method(method)  # before a model, which may need it
+    nets = [from_pretrained(run, base=base) for run in runs]
     if loaded is not None:
-        check_method(str(method), loaded, net.method)
-    return net
+        check_method(str(method), loaded, *(net.method for net in nets))
+    return nets
 
 
 def check_method(name: str, typed: Method, *trained: Method) -> None:

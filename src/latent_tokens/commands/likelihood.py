@@ -61,8 +61,9 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
     from latent_tokens.evaluation.rows import labeled
 
-    net = model_of(command.run, command.method, command.base)
-    task = learned_text(find(command.run))
+    folder = find(command.run)
+    net = model_of(folder, command.method, command.base)
+    task = learned_text(folder)
     text = None if command.text is None else text_of(command.text)
     source = f"text={command.text}" if text is not None else f"data={command.data}"
     examples = sequences_of(net, task, text, command.data, command.num_sequences, source)

@@ -69,10 +69,9 @@ def run_lm_eval(command: LmEval) -> int:
     if not command.tasks:
         raise ValueError("tasks=(): is missing. Name one task of lm-eval or more.")
     check_outputs({".json": command.out}, replace=True)
-    for name in ("limit", "num_fewshot"):
-        value = getattr(command, name)
-        if value is not None:
-            check_int(name, value, 1 if name == "limit" else 0)
+    for name, least in (("limit", 1), ("num_fewshot", 0)):
+        if (value := getattr(command, name)) is not None:
+            check_int(name, value, least)
     try:
         from latent_tokens.sharing.lm_eval import LatentTokensLM
     except ImportError as error:

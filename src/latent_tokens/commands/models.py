@@ -257,7 +257,7 @@ def run_export(command: Export) -> int:
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
-    net = opened(command.run, command.method, command.base)
+    (net,) = opened(command.run, method=command.method, base=command.base)
     save_pretrained(net, command.out, dtype=dtype, license=command.license)
     print(command.out)
     return 0

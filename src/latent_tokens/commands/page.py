@@ -48,8 +48,9 @@ def run_page(command: Page) -> int:
     # Load the models, and write the page.
     models = []
     for run in dict.fromkeys(command.runs or BUNDLED):
-        task = learned_task(find(run))
-        models.append(LoadedModel(run, from_pretrained(run), task))
+        folder = find(run)
+        task = learned_task(folder)
+        models.append(LoadedModel(run, from_pretrained(folder), task))
     content = page_of(models).encode()
     write_atomic({command.out: content})
     print(f"{command.out}  ({len(content) / 1e6:.1f} MB)")

@@ -71,19 +71,13 @@ class OwnCode(OwnMethod):
 
         Raise ValueError if a model or its task cannot be opened, or none has the typed method.
         """
-        from latent_tokens.checkpoints.directory import check_method, from_pretrained, learned_task
+        from latent_tokens.checkpoints.directory import learned_task, opened
         from latent_tokens.checkpoints.files import find
-        from latent_tokens.checkpoints.stored_methods import load_method
 
-        typed = None if self.method is None else load_method(self.method)  # a model may need it
-        models = []
-        for run in runs:
-            folder = find(run)
-            net = from_pretrained(folder, base=self.base)
-            models.append((folder, net, learned_task(folder, self.task)))
-        if typed is not None:
-            check_method(str(self.method), typed, *(net.method for _, net, _ in models))
-        return models
+        folders = [find(run) for run in runs]
+        nets = opened(*folders, method=self.method, base=self.base)
+        tasks = [learned_task(folder, self.task) for folder in folders]
+        return list(zip(folders, nets, tasks, strict=True))
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc

@@ -18,7 +18,7 @@ from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.directory import check_fits, from_pretrained
-from latent_tokens.checks import changed, function_name, refuse
+from latent_tokens.checks import changed, function_name
 from latent_tokens.configs import SWEPT, EvalConfig
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
@@ -148,11 +148,7 @@ def evaluate(
     named, functions = split_functions(settings)
     config = changed(EvalConfig() if config is None else config, named)
     of_problems: Row = {} if config.protocol is None else {"protocol": config.protocol}
-    set_by_protocol = functions.keys() & {"order", "confidence", "candidates", "select"}
-    if config.protocol is not None and set_by_protocol:
-        problem = "the protocol sets how candidates are decoded"
-        refuse(f"protocol=paper with {min(set_by_protocol)}", problem, "one of the two")
-    config = with_protocol(net, task, config)
+    config = with_protocol(net, task, config, functions)
     decodings = checked_decodings(net, task, config, functions, evaluator)
     problems, score = problems_and_score(net, task, config, evaluator)
     if not isinstance(task, Text):

@@ -312,7 +312,9 @@ def label(method: Method, decoding: Decoding) -> str:
 NUM_ZEBRA = 1_280  # test puzzles, from the first
 
 
-def with_protocol(net: Transformer, task: Language, config: EvalConfig) -> EvalConfig:
+def with_protocol(
+    net: Transformer, task: Language, config: EvalConfig, functions: Mapping[str, object] = NONE
+) -> EvalConfig:
     """Return the config with what its protocol sets. Without a protocol it is returned as it is.
 
     The protocol "paper" takes 8 candidates in every adaptive order, the first 1,280 problems of
@@ -321,10 +323,14 @@ def with_protocol(net: Transformer, task: Language, config: EvalConfig) -> EvalC
 
     Raises:
         ValueError: the model learned text or sequences without padding, or was trained without EMA
-            weights.
+            weights. Or a function decodes otherwise.
     """
     if config.protocol is None:
         return config
+    own = functions.keys() & {"order", "confidence", "candidates", "select"}
+    if own:
+        problem = "the protocol sets how candidates are decoded"
+        refuse(f"protocol=paper with {min(own)}", problem, "one of the two")
     if isinstance(task, Text):
         raise ValueError("protocol=paper: is for puzzles and boards. Leave it out for text.")
     padding = getattr(task, "padding", "none")

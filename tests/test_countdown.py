@@ -138,6 +138,14 @@ def test_lenient_and_strict_verdicts(answer, lenient, errors):
     assert faults == errors if errors is not None else faults
 
 
+def test_strict_needs_the_end_of_an_answer():
+    tokens = FOUR.example("86,28,13,31,96", "86+28=114,31-13=18,114-18=96").tokens
+    tokens[tokens == countdown.EOS] = countdown.PAD
+    scores = FOUR.score(tokens)
+    assert (scores["lenient"][0], scores["strict"][0]) == (1, 0)
+    assert FOUR.verify(tokens[0]) == ["[EOS] does not follow the last result"]
+
+
 @pytest.mark.parametrize("padding", ["none", "paper"])
 @given(seed=st.integers(0, 2_000), data=st.data())
 @settings(max_examples=20)

@@ -329,9 +329,10 @@ class Countdown:
         """Return errors of the strict rules.
 
         Every equation is true, each given or computed number is used at most once, all given
-        numbers are used, and the last result is the target.
+        numbers are used, the last result is the target, and [EOS] follows it.
         """
-        problem, answer = texts(as_array(tokens))
+        row = as_array(tokens)
+        problem, answer = texts(row)
         *given, target = numbers_of(problem)
         wrong: list[str] = []
         results: list[int] = []
@@ -351,6 +352,9 @@ class Countdown:
             results.append(c)
         if c != target:
             wrong.append(f"the last result is {c}, not {target}")
+        end = len(problem) + 2 + len(answer)  # after [BOS], the problem and [SEP]
+        if EOS not in row[end : end + 1]:
+            wrong.append("[EOS] does not follow the last result")
         return wrong + [f"{', '.join(map(str, given))} not used"] * bool(given)
 
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:

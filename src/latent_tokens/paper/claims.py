@@ -32,12 +32,15 @@ MOST_SETTINGS = (
 )
 IMPLIED = f"implied by {BETWEEN}"
 GAP = 'implied by Section 4.3.2, of most tasks: "a gap persists"'
+SMOOTH = 'Abstract: "a smooth tradeoff between inference speed and sample quality"'
 LIKE_FIGURE_1 = 'implied by Figure 4: "interpolating between SIDM"'
 INFILLING = 'Section 4.3.2: "the model trained on unconditional generation does"'
 WINDOWS_IMPROVE = (
     'Section 5.3: "AR-MTP exhibits consistent improvement as the number of latent tokens increases"'
 )
+APPROACHES_MDM = 'implied by Section 5.3: "performance approaching that of MDM"'
 WINDOWS_DEGRADE = 'Section 5.3: "AR-NTP performance degrades as the window size increases"'
+TARGETS_COUNT = f"implied by {WINDOWS_DEGRADE}"
 ARM_AHEAD = 'Section 5.3, of a window of 8: "standard ARM, which outperforms AR-MTP-Window-8"'
 PERPLEXITY_FALLS = (
     'Section 4.3.2: "generative perplexity decreases nearly monotonically '
@@ -61,6 +64,9 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
     """Return the inequalities between the numbers of Tables 1, 3 and 4."""
     listed = [mdm_and_sidm(task, "top_prob", "Table 1") for task in WITH_SIDM]
     listed += [mdm_and_sidm(task, "uniform", "Table 4") for task in WITH_SIDM]
+    for task in WITH_SIDM:
+        both = (Cell(task, "sidm", order) for order in ("top_prob", "uniform"))
+        listed.append(Claim("sidm top-prob > sidm uniform", *both, "Table 4"))
     for task in tasks:
         cells = {
             "arm": Cell(task, "arm", "left_to_right"),
@@ -69,8 +75,10 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
             "mdm top-prob": Cell(task, "mdm", "top_prob"),
         }
         middle = ("mdm uniform", "ar-mtp") if task == "countdown" else ("ar-mtp", "mdm uniform")
+        last = ("arm", "mdm uniform") if task == "zebra" else ("mdm uniform", "arm")
         best = "mdm top-prob"
-        for first, second in ((best, "mdm uniform"), ("ar-mtp", "arm"), (best, "ar-mtp"), middle):
+        above = ((best, "mdm uniform"), ("ar-mtp", "arm"), (best, "ar-mtp"), (best, "arm"))
+        for first, second in (*above, middle, last):
             text = f"{first} > {second}"
             listed.append(Claim(text, cells[first], cells[second], "Table 3"))
     return listed
@@ -78,15 +86,26 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
 
 def on_latents(scale: Scale, boards: Sequence[str]) -> list[Claim]:
     """Return the statements on the number of latent tokens. The paper's figures print no numbers."""
-    of_boards = [with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP)) for task in boards]
+    of_boards = [with_latents(scale, task, None, (ON_BOARDS, IMPLIED, GAP, GAP)) for task in boards]
     return [
         *chain(*of_boards),
-        *with_latents(scale, "zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
-        *with_latents(scale, "countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP)),
-        *with_latents(scale, "sudoku-puzzle", None, (None, None, GAP)),
-        *with_latents(scale, "sudoku-gen", "sudoku-puzzle", (INFILLING, None, None)),
+        *with_latents(scale, "zebra", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP, GAP)),
+        *with_latents(scale, "countdown", None, (MOST_SETTINGS, LIKE_FIGURE_1, GAP, GAP)),
+        *with_latents(scale, "sudoku-puzzle", None, (None, None, GAP, GAP)),
+        *with_latents(scale, "sudoku-gen", "sudoku-puzzle", (INFILLING, None, None, None)),
         *(mdm_and_sidm(task, "top_prob", BETWEEN) for task in boards),
+        *chain(*(neighbors(scale, task) for task in (*boards, "zebra", "countdown"))),
     ]
+
+
+def neighbors(scale: Scale, task: str) -> list[Claim]:
+    """Return the claims that scdm is better with each larger number of latent tokens: a smooth tradeoff."""
+    k = scale.budgets[task].curve_candidates
+    listed = []
+    for fewer, more in pairwise(scale.latent_counts_of(task)):
+        pair = (Cell(task, "scdm", "top_prob", n, k=k) for n in (more, fewer))
+        listed.append(Claim(f"scdm n={more} > n={fewer}", *pair, SMOOTH))
+    return listed
 
 
 def mdm_and_sidm(task: str, order: OrderName, source: str) -> Claim:
@@ -99,19 +118,19 @@ def with_latents(
     scale: Scale,
     task: str,
     problems: str | None,
-    sources: tuple[str | None, str | None, str | None],
+    sources: tuple[str | None, str | None, str | None, str | None],
 ) -> list[Claim]:
-    """Return the claims on scdm at n = all against n = 0, against sidm and against mdm.
+    """Return the claims on scdm at n = all against n = 0, sidm and mdm, and on sidm against n = 0.
 
-    `sources` are those of the three. A claim without one is not of the paper, and left out.
+    `sources` are those of the four. A claim without one is not of the paper, and left out.
     """
     k = scale.budgets[task].curve_candidates
     none = Cell(task, "scdm", "top_prob", 0, problems, k)
     every = Cell(task, "scdm", "top_prob", "all", problems, k)
     mdm = Cell(task, "mdm", "top_prob", None, problems, k)
     sidm = Cell(task, "sidm", "top_prob", None, problems, k)
-    texts = ("scdm n=all > n=0", "scdm n=all > sidm", "mdm > scdm n=all")
-    pairs = ((every, none), (every, sidm), (mdm, every))
+    texts = ("scdm n=all > n=0", "scdm n=all > sidm", "mdm > scdm n=all", "sidm > scdm n=0")
+    pairs = ((every, none), (every, sidm), (mdm, every), (sidm, none))
     listed = zip(texts, pairs, sources, strict=True)
     return [Claim(text, *pair, source) for text, pair, source in listed if source is not None]
 
@@ -133,6 +152,13 @@ def on_windows(scale: Scale) -> list[Claim]:
     arm = Cell("sudoku-large", "arm", "left_to_right")
     ahead = window("sudoku-large", "ar-mtp-window", few)
     listed.append(Claim(f"arm < ar-mtp-window-{few}", arm, ahead, ARM_AHEAD))
+    largest = window("sudoku-large", "ar-mtp-window", sizes[-1])
+    mdm = Cell("sudoku-large", "mdm", "uniform")
+    listed.append(Claim(f"mdm < ar-mtp-window-{sizes[-1]}", mdm, largest, APPROACHES_MDM))
+    for task, sign in (("sudoku-large", "<"), ("sudoku-gen", ">")):
+        for size in scale.windows_of(task)[1:]:
+            pair = (window(task, kind, size) for kind in ("ar-mtp-window", "ar-ntp"))
+            listed.append(Claim(f"ar-mtp-window-{size} {sign} ar-ntp-{size}", *pair, TARGETS_COUNT))
     for task in ("sudoku-gen", BOARDS_9):
         if task in scale.budgets:
             listed += [

@@ -1,0 +1,223 @@
+"""What latent tokens are worth in each decoding order, on 6x6 boards.
+
+python research/order/order.py              # print table.md from the rows
+python research/order/order.py --measure    # train and measure what rows.jsonl lacks, then draw
+
+The models are those of `latent-tokens reproduce figure-1`, in RUNS. --workers 2 is two processes.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import tyro
+from joblib import Parallel, delayed
+
+import latent_tokens as lt
+from latent_tokens.evaluation.report import as_markdown, save_sheet
+from latent_tokens.evaluation.rows import append_result, read_results
+from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.experiments import Cell as Trained
+from latent_tokens.paper.recipes import Recipe, of_cells
+from latent_tokens.paper.run import ready, ready_model
+
+HERE = Path(__file__).parent
+sys.path += [str(HERE), str(HERE.parent)]
+
+from contradictions import contradictions_of, kinds_table, reach_table  # noqa: E402
+from tables import RULE, Cell, Claim, Line, claims_table  # noqa: E402
+
+ROOT = HERE.parents[1]
+SIDE, BOX_ROWS, BOX_COLUMNS = 6, 2, 3
+SAMPLES = 1_000
+SEEDS = range(3)
+CELLS = [(row, column) for row in range(SIDE) for column in range(SIDE)]
+
+
+def index(cells: Any) -> list[int]:
+    """Return the positions of cells (row, column)."""
+    return [SIDE * row + column for row, column in cells]
+
+
+@lt.of_logits
+def least_certain(logits: torch.Tensor) -> torch.Tensor:
+    """Rank the candidates (A, K) by how small their largest probability is."""
+    return -logits.softmax(-1).amax(-1)
+
+
+FIXED = {
+    "left to right": [*range(SIDE**2)],
+    "snake": index((row, column if row % 2 == 0 else SIDE - 1 - column) for row, column in CELLS),
+    "box by box": index(sorted(CELLS, key=lambda cell: (cell[0] // BOX_ROWS, cell[1] // BOX_COLUMNS, cell))),
+    "column by column": index(sorted(CELLS, key=lambda cell: (cell[1], cell[0]))),
+    "diagonals": index(sorted(CELLS, key=lambda cell: (sum(cell), cell))),
+    "every seventh": [7 * i % SIDE**2 for i in range(SIDE**2)],
+}
+"""The positions of 6x6 boards in decoding order."""
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "uniform": {"order": "uniform"},
+    "top-prob": {"order": "top_prob", "candidates": 4},
+    "entropy": {"order": "entropy", "candidates": 4},
+    "least certain": {"confidence": least_certain, "candidates": 4},
+    "blocks of 6": {"order": "blockwise:6", "candidates": 4},
+    "blocks of 12": {"order": "blockwise:12", "candidates": 4},
+}
+"""The settings of the other orders. With k = 4, as in figure-1, n = 0 leaves three other masked tokens."""
+
+ORDERS = (*FIXED, *CHOICES)
+NUMBERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, "all")
+FEW = (0, 4, 8, "all")
+
+
+def settings_of(order: str) -> dict[str, Any]:
+    """Return the settings of `evaluate` and `generate` that decode in an order."""
+    if order == "left to right":
+        return {"order": "left_to_right"}
+    return {"order": lt.given(FIXED[order])} if order in FIXED else CHOICES[order]
+
+
+def cells() -> Iterator[Cell]:
+    """Yield every setting, those of the finding first."""
+    for numbers, orders in ((NUMBERS, ("left to right",)), (FEW, ORDERS), (NUMBERS, ORDERS)):
+        for order in orders:
+            yield from (Cell("scdm", order, n) for n in numbers)
+            yield from (Cell(method, order) for method in ("mdm", "sidm"))
+    for order in ORDERS:
+        yield from (Cell("esolm", order, n) for n in (FEW if order != "left to right" else NUMBERS))
+
+
+def recipe_of(method: str, seed: int, runs: Path) -> Recipe:
+    """Return the recipe of a model: that of figure-1, on one thread."""
+    trained = Trained("sudoku-gen", method, "left_to_right")
+    return of_cells([trained], "cpu", runs)[seed]
+
+
+def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
+    """Append the row of a setting, with when and how its invalid boards lost their last solution."""
+    torch.set_num_threads(1)
+    recipe = recipe_of(cell.method, seed, runs)
+    model = lt.load(recipe.training.folder)
+    settings = settings_of(cell.order)
+    n = None if cell.latents is None else (cell.latents,)
+    (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
+    found = contradictions_of(model, latents=cell.latents, seed=seed, num_samples=SAMPLES // 4, **settings)
+    weights = lt.fingerprint(model.net)
+    entries = {"cell": cell._asdict(), "train_seed": seed, "recipe_of_model": recipe.model}
+    append_result(path, {**row, **entries, "weights": weights, "contradictions": found})
+
+
+def lines_of(path: Path) -> dict[Cell, Line]:
+    """Return the rows by their setting."""
+    by_cell: dict[Cell, dict[int, Any]] = {}
+    for row in read_results(path):
+        by_cell.setdefault(Cell(**row["cell"]), {})[row["train_seed"]] = row
+    return {cell: Line(cell, tuple(of[seed] for seed in sorted(of))) for cell, of in by_cell.items()}
+
+
+def written(line: Line | None) -> str:
+    """Return the mean of a line with its interval, and the number of its seeds if it is below three."""
+    if line is None:
+        return ""
+    low, high = line.interval or (line.mean, line.mean)
+    few = "" if len(line.rows) == len(SEEDS) else f" [{len(line.rows)}]"
+    return f"{line.mean:.1f} ({low:.0f}-{high:.0f}){few}"
+
+
+def values_table(lines: dict[Cell, Line], method: str, numbers: Any) -> str:
+    """Return the accuracy of a method: a row per order, a column per number of latent tokens."""
+    table = [("order", *(f"n = {n}" if n is not None else method for n in numbers))]
+    for order in ORDERS:
+        found = [lines.get(Cell(method, order, n)) for n in numbers]
+        if any(found):
+            table.append((order, *map(written, found)))
+    return as_markdown(table)
+
+
+def claims() -> list[Claim]:
+    """Return the claims on the worth of latent tokens in each order."""
+    listed = []
+    for order in ORDERS:
+        none, four, every = (Cell("scdm", order, n) for n in (0, 4, "all"))
+        mdm, sidm = Cell("mdm", order), Cell("sidm", order)
+        pairs = {
+            "scdm n=4 > n=0": (four, none), "scdm n=all > n=0": (every, none), "scdm n=4 > n=all": (four, every),
+            "scdm n=all > sidm": (every, sidm), "sidm > scdm n=0": (sidm, none), "mdm > sidm": (mdm, sidm),
+            "mdm > scdm n=all": (mdm, every),
+        }  # fmt: skip
+        listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
+    return listed
+
+
+def draw(lines: dict[Cell, Line]) -> None:
+    """Draw accuracy over n for scdm, a panel for the orders in which n counts and one for the others."""
+    from matplotlib.figure import Figure
+
+    sheet = Figure(figsize=(9.6, 4.6), layout="constrained")
+    panels = sheet.subplots(1, 2, sharey=True)
+    shown = (("left to right", "box by box", "column by column"), ("entropy", "top-prob", "uniform"))
+    most = SIDE**2 - 1
+    styles = ("-", "--", ":")
+    for axes, orders in zip(panels, shown, strict=True):
+        for order, style in zip(orders, styles, strict=True):
+            curve = [lines[cell] for n in NUMBERS if (cell := Cell("scdm", order, n)) in lines]
+            at = [most if line.cell.latents == "all" else line.cell.latents for line in curve]
+            means = np.array([line.mean for line in curve])
+            bounds = np.array([line.interval for line in curve]).T
+            color = METHOD_COLORS["scdm"]
+            axes.errorbar(
+                at, means, np.abs(bounds - means), color=color, linestyle=style, marker="o",
+                markersize=4, capsize=2, linewidth=1.6, label=f"scdm, {order}",
+            )  # fmt: skip
+            mdm = lines.get(Cell("mdm", order))
+            if mdm is not None:
+                axes.plot(
+                    most + 2.5, mdm.mean, color=METHOD_COLORS["mdm"], marker="os^"[styles.index(style)],
+                    linestyle="none", label=f"mdm, {order}",
+                )  # fmt: skip
+        axes.set_xticks([0, 4, 8, 16, 24, most], ["0", "4", "8", "16", "24", "all"])
+        axes.set(xlabel="latent tokens n", ylim=(0, 100))
+        axes.grid(axis="y", alpha=0.3)
+        axes.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    panels[0].set_ylabel("valid boards (%)")
+    first = lines[Cell("scdm", "left to right", 0)]
+    caption = (
+        f"6x6 boards, 0.8M parameters, 3,400 steps, {SAMPLES:,} boards per point and training seed, "
+        f"{len(first.rows)} training seeds, 95% intervals. Adaptive orders: k = 4."
+    )
+    save_sheet(sheet, "The decoding order decides what latent tokens are worth", caption, HERE / "order")
+
+
+def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "paper", workers: int = 1) -> None:
+    """Print the tables, or train and measure what is missing.
+
+    Args:
+        measure_missing: train and measure what rows.jsonl lacks, then draw.
+        runs: directory of data sets and models.
+        workers: processes at a time, of one thread each.
+    """
+    path = HERE / "rows.jsonl"
+    if measure_missing:
+        wanted = dict.fromkeys((cell, seed) for cell in cells() for seed in SEEDS)
+        done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
+        missing = [each for each in wanted if each not in done]
+        recipes = {(cell.method, seed): recipe_of(cell.method, seed, runs) for cell, seed in missing}
+        for recipe in recipes.values():
+            ready(recipe.data)  # before the workers need it
+        run = Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1)
+        run(delayed(ready_model)(recipe) for recipe in recipes.values())
+        run(delayed(measure)(cell, seed, runs, path) for cell, seed in missing)
+    lines = lines_of(path)
+    if measure_missing:
+        draw(lines)
+    tables = [values_table(lines, "scdm", NUMBERS), values_table(lines, "esolm", NUMBERS)]
+    tables += [values_table(lines, method, (None,)) for method in ("mdm", "sidm")]
+    tables += [claims_table(lines, claims()), reach_table(lines), kinds_table(lines)]
+    print("\n".join([*tables, f"{RULE}\n"]), end="")
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)

@@ -4,7 +4,7 @@ A board is lost at the first token after which its masked cells cannot be filled
 
 - a repetition, if a clean cell of its row, column or box has the same digit,
 - told by a cell, if some masked cell has no digit left,
-- told by a unit, if each masked cell has a digit left, but those of some row, column or box together have not,
+- told by a unit, if each masked cell has a digit left, but those of a row, column or box together have not,
 - told by several units in all other cases.
 
 Its reach is the smallest m such that the next m cells of the decoding order cannot be filled together: so
@@ -24,6 +24,7 @@ from tables import Cell, Line
 import latent_tokens as lt
 from latent_tokens.evaluation.report import as_markdown
 
+SHOWN = (0, 4, 8, "all")  # numbers of latent tokens of which losses are looked into
 KINDS = ("repetition", "cell", "unit", "several units")
 REACHES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 99))
 
@@ -140,7 +141,7 @@ def shares(line: Line, **wanted: Any) -> float:
             for each in row["contradictions"]
             if all(each[name] in values for name, values in wanted.items())
         )
-        per_seed.append(100 * total / (row["num_samples"] // 4))
+        per_seed.append(100 * total / row["watched"])
     return fmean(per_seed)
 
 
@@ -148,7 +149,7 @@ def kinds_table(lines: Mapping[Cell, Line]) -> str:
     """Return a row per setting with the boards of 100 that are lost in each way."""
     table = [("order", "method", "n", *KINDS)]
     for cell, line in lines.items():
-        if (cell.method == "scdm" and cell.latents in (0, 4, 8, "all")) or cell.method == "mdm":
+        if "contradictions" in line.rows[0]:
             n = "" if cell.latents is None else str(cell.latents)
             table.append((cell.order, cell.method, n, *(f"{shares(line, kind=(k,)):.1f}" for k in KINDS)))
     return "Boards of 100 that lose their last solution, by what tells:\n\n" + as_markdown(table)
@@ -156,12 +157,12 @@ def kinds_table(lines: Mapping[Cell, Line]) -> str:
 
 def reach_table(lines: Mapping[Cell, Line]) -> str:
     """Return a row per setting with the boards of 100 that a cell tells, by reach."""
-    names = [str(low) if low == high else f"{low} to {high}" if high < 99 else f"{low} on" for low, high in REACHES]
+    names = [
+        str(low) if low == high else f"{low} to {high}" if high < 99 else f"{low} on" for low, high in REACHES
+    ]
     table = [("order", "n", *names)]
     for cell, line in lines.items():
-        if cell.method == "scdm" and cell.latents in (0, 4, 8, "all"):
-            by_reach = (
-                shares(line, kind=("cell",), reach=range(low, high + 1)) for low, high in REACHES
-            )
+        if cell.method == "scdm" and "contradictions" in line.rows[0]:
+            by_reach = (shares(line, kind=("cell",), reach=range(low, high + 1)) for low, high in REACHES)
             table.append((cell.order, str(cell.latents), *(f"{value:.1f}" for value in by_reach)))
     return "Those of scdm that a masked cell tells, by reach:\n\n" + as_markdown(table)

@@ -17,6 +17,7 @@ import tyro
 from joblib import Parallel, delayed
 
 import latent_tokens as lt
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import append_result, read_results
 from latent_tokens.palette import METHOD_COLORS
@@ -27,12 +28,13 @@ from latent_tokens.paper.run import ready, ready_model
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
-from contradictions import contradictions_of, kinds_table, reach_table  # noqa: E402
+from contradictions import SHOWN, contradictions_of, kinds_table, reach_table  # noqa: E402
 from tables import RULE, Cell, Claim, Line, claims_table  # noqa: E402
 
 ROOT = HERE.parents[1]
 SIDE, BOX_ROWS, BOX_COLUMNS = 6, 2, 3
 SAMPLES = 1_000
+WATCHED = 200  # boards whose loss is looked into
 SEEDS = range(3)
 CELLS = [(row, column) for row in range(SIDE) for column in range(SIDE)]
 
@@ -69,8 +71,8 @@ CHOICES: dict[str, dict[str, Any]] = {
 """The settings of the other orders. With k = 4, as in figure-1, n = 0 leaves three other masked tokens."""
 
 ORDERS = (*FIXED, *CHOICES)
+MAIN = ("left to right", "box by box", "column by column", "entropy", "top-prob", "uniform")
 NUMBERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, "all")
-FEW = (0, 4, 8, "all")
 
 
 def settings_of(order: str) -> dict[str, Any]:
@@ -82,12 +84,12 @@ def settings_of(order: str) -> dict[str, Any]:
 
 def cells() -> Iterator[Cell]:
     """Yield every setting, those of the finding first."""
-    for numbers, orders in ((NUMBERS, ("left to right",)), (FEW, ORDERS), (NUMBERS, ORDERS)):
+    parts = ((NUMBERS, MAIN[:1]), ((0, 4, "all"), MAIN), (SHOWN, ORDERS), (NUMBERS, ORDERS))
+    for numbers, orders in parts:
         for order in orders:
             yield from (Cell("scdm", order, n) for n in numbers)
             yield from (Cell(method, order) for method in ("mdm", "sidm"))
-    for order in ORDERS:
-        yield from (Cell("esolm", order, n) for n in (FEW if order != "left to right" else NUMBERS))
+    yield from (Cell("esolm", order, n) for order in ORDERS for n in NUMBERS)
 
 
 def recipe_of(method: str, seed: int, runs: Path) -> Recipe:
@@ -104,10 +106,12 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     settings = settings_of(cell.order)
     n = None if cell.latents is None else (cell.latents,)
     (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
-    found = contradictions_of(model, latents=cell.latents, seed=seed, num_samples=SAMPLES // 4, **settings)
-    weights = lt.fingerprint(model.net)
-    entries = {"cell": cell._asdict(), "train_seed": seed, "recipe_of_model": recipe.model}
-    append_result(path, {**row, **entries, "weights": weights, "contradictions": found})
+    entries = {"cell": cell._asdict(), "train_seed": seed, "model": recipe.model}
+    entries["weights_sha256"] = tensors_sha256(read_tensor_file(recipe.training.folder / "model.safetensors"))
+    if cell.method == "mdm" or (cell.method == "scdm" and cell.latents in SHOWN):
+        drawn = {"latents": cell.latents, "seed": seed, "num_samples": WATCHED, **settings}
+        entries |= {"watched": WATCHED, "contradictions": contradictions_of(model, **drawn)}
+    append_result(path, {**row, **entries})
 
 
 def lines_of(path: Path) -> dict[Cell, Line]:
@@ -144,7 +148,8 @@ def claims() -> list[Claim]:
         none, four, every = (Cell("scdm", order, n) for n in (0, 4, "all"))
         mdm, sidm = Cell("mdm", order), Cell("sidm", order)
         pairs = {
-            "scdm n=4 > n=0": (four, none), "scdm n=all > n=0": (every, none), "scdm n=4 > n=all": (four, every),
+            "scdm n=4 > n=0": (four, none), "scdm n=all > n=0": (every, none),
+            "scdm n=4 > n=all": (four, every),
             "scdm n=all > sidm": (every, sidm), "sidm > scdm n=0": (sidm, none), "mdm > sidm": (mdm, sidm),
             "mdm > scdm n=all": (mdm, every),
         }  # fmt: skip

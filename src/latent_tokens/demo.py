@@ -1,4 +1,6 @@
-"""The demo: train on 6x6 Sudoku and plot accuracy against n. Also the recipes of the bundled models."""
+"""The demo: train on 6x6 Sudoku and plot accuracy against n, by decoding order. Also the recipes of the
+bundled models.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,25 @@ from latent_tokens.trace.examples import chosen, compared, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, Trace, trace
 from latent_tokens.training.loop import fit
 
-Settings = tuple[tuple[OrderName, int], ...]
+Latents = tuple[int | Literal["all"], ...]
+Settings = tuple[tuple[OrderName, int, Latents], ...]  # order, k, and n of an scdm
 
 TASK = "sudoku-6"
-LATENTS: tuple[int | Literal["all"], ...] = (0, 2, 4, 8, 16, "all")
+LATENTS: Latents = (0, 1, 2, 4, 8, "all")
+FEW: Latents = (0, 4, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
 GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to watch is chosen
 MOST_PROCESSES = 8  # that measure rows at the same time: each holds torch in memory
-DIAL: Settings = (("top_prob", CANDIDATES), ("uniform", 1))  # order and k of the curves
-LEFT_TO_RIGHT: Settings = (("left_to_right", 1),)
+LEFT_TO_RIGHT: Settings = (("left_to_right", 1, LATENTS),)
+CURVES: Settings = (*LEFT_TO_RIGHT, ("top_prob", CANDIDATES, FEW), ("uniform", 1, FEW))
+RELEASED: Settings = tuple(
+    (order, k, (0, 1, 2, 4, 8, 16, "all"))
+    for order, k in (
+        *(("left_to_right", 1), ("top_prob", CANDIDATES), ("uniform", 1)),
+        *(("top_prob", DEFAULT_CANDIDATES), ("entropy", CANDIDATES)),
+    )
+)
+"""The settings of the rows of bundled models."""
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
 ROW_KEYS = (
     "method", "order", "latents", "candidates", "valid", "ci95", "num_samples", "relative_cost", "seconds",
@@ -62,7 +74,7 @@ def demo(config: DemoConfig) -> tuple[list[Row], list[Row]]:
     begun = time.perf_counter()
     run = fit(training(config))
     seconds = time.perf_counter() - begun
-    rows = measure("scdm", run, DIAL, config, run / "results.jsonl")
+    rows = measure("scdm", run, CURVES, config, run / "results.jsonl")
 
     # Add the reference models.
     if config.every_method:
@@ -146,7 +158,7 @@ def measure(
     device = fastest_device()
     evaluations = [
         EvalConfig(
-            latents=LATENTS if method == "scdm" else None,
+            latents=latents if method == "scdm" else None,
             candidates=(candidates,),
             order=order,
             num_samples=1_000 if config.scale == "full" else 20,
@@ -154,7 +166,7 @@ def measure(
             precision=resolve_precision(config.precision, device),
             threads=config.threads,
         )
-        for order, candidates in settings
+        for order, candidates, latents in settings
     ]
 
     def keep(row: Row) -> None:
@@ -178,9 +190,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
             "fingerprint": fingerprint(net),
         }
         save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
-        settings: Settings = (*DIAL, ("top_prob", DEFAULT_CANDIDATES), ("entropy", CANDIDATES))
-        if run.name in ("arm", "ar-mtp"):
-            settings = LEFT_TO_RIGHT
+        settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else RELEASED
         write_card(
             folder,
             measure(run.name, folder, settings, config, bundled / "results.jsonl"),
@@ -208,15 +218,23 @@ def reference_rows(bundled: Path) -> list[Row]:
 
 
 def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:
-    """Draw STEM.png and STEM.svg: scdm in top-prob order against n, with mdm and sidm in the same order."""
-    curve = [row for row in rows if row["order"] == "top_prob" and row["candidates"] == CANDIDATES]
-    lines = [
-        row for row in references if row["order"] == "top_prob" and row["method"] in ("mdm", "sidm")
+    """Draw STEM.png and STEM.svg: scdm against n in each order, with mdm in the same ones."""
+    curves = [
+        [row for row in rows if (row["order"], row["candidates"]) == (order, k)]
+        for order, k, _ in CURVES
     ]
-    title = "More latent tokens, more valid boards: one SCDM, n set at inference"
-    samples = f"{curve[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
-    caption = f"{training}\ntop-prob decoding, k = {CANDIDATES}, {samples}"
-    return figure(curve, lines, title, caption, stem)
+    drawn = [(curve[0]["order"], curve[0]["candidates"]) for curve in curves]
+    points = [
+        row
+        for row in references
+        if row["method"] == "mdm" and (row["order"], row["candidates"]) in drawn
+    ]
+    shares = [row["valid"] for row in curves[0]]
+    span = f"{min(shares):.0f} to {max(shares):.0f}% valid boards"
+    title = f"One SCDM, n set at inference: {span} from left to right"
+    samples = f"{rows[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
+    caption = f"{training}\nk = {CANDIDATES} in top-prob order, {samples}"
+    return figure(curves, points, title, caption, stem)
 
 
 def draw_bundled_figure(stem: Path) -> list[Path]:

@@ -130,12 +130,13 @@ def order_in_words(row: Mapping[str, Any]) -> str:
 
 
 def figure(
-    curve: Sequence[Row], references: Sequence[Row], title: str, caption: str, stem: Path
+    curves: Sequence[Sequence[Row]], references: Sequence[Row], title: str, caption: str, stem: Path
 ) -> list[Path]:
     """Draw validity against tokens processed, with 95% intervals, to STEM.png and STEM.svg.
 
     Args:
-        curve: results of one model in one setting, one per number of latent tokens n.
+        curves: results of one model, a curve for each decoding order, one row per number of latent
+            tokens n. The first order is drawn as the main one, with its n at each point.
         references: results of models whose n is fixed, one point each.
         title: the message of the figure.
         caption: task, network, training, samples and seeds.
@@ -143,29 +144,34 @@ def figure(
     """
     from matplotlib.figure import Figure
 
-    sheet = Figure(figsize=(7.2, 4.4), layout="constrained")
+    sheet = Figure(figsize=(7.2, 4.8), layout="constrained")
     axes = sheet.subplots()
-    draw_points(axes, curve, marker="o", linestyle="-")
-    for row in curve:
+    for curve, linestyle in zip(curves, LINE_STYLES, strict=False):
+        label = f"{curve[0]['method'].upper()}, {order_in_words(curve[0])}"
+        draw_points(axes, curve, marker="o", linestyle=linestyle, label=label)
+    for row in curves[0]:
         at = (row["relative_cost"], row["valid"])
-        axes.annotate(f"n = {row['latents']}", at, (7, -13), textcoords="offset points", fontsize=9)
+        axes.annotate(f"n = {row['latents']}", at, (6, -13), textcoords="offset points", fontsize=9)
+    markers = dict(zip((order_in_words(curve[0]) for curve in curves), "Ds^", strict=False))
     for row in references:
-        draw_points(axes, [row], marker="D", linestyle="none")
-    for row in (curve[-1], *references):
-        at = (row["relative_cost"], row["valid"])
-        color = METHOD_COLORS[row["method"]]
-        style: Any = {"textcoords": "offset points", "color": color, "weight": "bold"}
-        axes.annotate(row["method"].upper(), at, (9, 4), **style)
+        order = order_in_words(row)
+        label = f"{row['method'].upper()}, {order}"
+        draw_points(axes, [row], marker=markers[order], linestyle="none", label=label)
     axes.set(
         xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None)
     )
     axes.margins(x=0.08)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
+    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
     return save_sheet(sheet, title, caption, stem)
 
 
-def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str) -> None:
+LINE_STYLES = ("-", "--", ":")
+"""The curves of three decoding orders, the main one first."""
+
+
+def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str, label: str) -> None:
     """Draw the validity of results of one method against their relative cost, with 95% intervals."""
     shares = [row["valid"] for row in rows]
     bounds = [row["ci95"] or (row["valid"], row["valid"]) for row in rows]
@@ -176,6 +182,7 @@ def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str) ->
         "color": METHOD_COLORS[rows[0]["method"]],
         "marker": marker,
         "linestyle": linestyle,
+        "label": label,
     }
     axes.errorbar(costs, shares, [below, above], **style, capsize=3)
 

@@ -8,6 +8,8 @@ The models are those of `latent-tokens reproduce figure-1`, in RUNS. --workers 2
 
 import sys
 from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from joblib import Parallel, delayed
 
 import latent_tokens as lt
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
+from latent_tokens.core.policies import LatentPolicy, rank_by
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import append_result, read_results
 from latent_tokens.palette import METHOD_COLORS
@@ -28,7 +31,7 @@ from latent_tokens.paper.run import ready, ready_model
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
-from contradictions import SHOWN, contradictions_of, kinds_table, reach_table  # noqa: E402
+from contradictions import SHOWN, contradictions_of, kinds_table, peers_of, reach_table  # noqa: E402
 from tables import RULE, Cell, Claim, Line, claims_table  # noqa: E402
 
 ROOT = HERE.parents[1]
@@ -71,6 +74,28 @@ CHOICES: dict[str, dict[str, Any]] = {
 """The settings of the other orders. With k = 4, as in figure-1, n = 0 leaves three other masked tokens."""
 
 ORDERS = (*FIXED, *CHOICES)
+
+
+def constrained(sign: int, net: lt.Denoiser, task: Any) -> LatentPolicy:
+    """Choose the cells as latent tokens that have the fewest (1) or the most (-1) digits left."""
+    peers = torch.from_numpy(peers_of(task))  # (L, P)
+
+    def excluded(step: lt.PolicyInput) -> torch.Tensor:
+        digits = torch.nn.functional.one_hot(step.tokens[:, peers], net.vocab_size + 1)  # (A, L, P, V + 1)
+        is_excluded = digits[..., : task.side].any(-2)
+        return sign * is_excluded.sum(-1).double()
+
+    return rank_by(excluded, "constrained" if sign > 0 else "least constrained")
+
+
+POLICIES: dict[str, Any] = {
+    "constrained": partial(constrained, 1),
+    "least constrained": partial(constrained, -1),
+    "random": lambda net, task: "random",
+    "relevant": lambda net, task: "relevant",
+}
+"""Latent tokens other than the nearest, from left to right: a test of the explanation."""
+
 MAIN = ("left to right", "box by box", "column by column", "entropy", "top-prob", "uniform")
 NUMBERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, "all")
 
@@ -92,6 +117,11 @@ def cells() -> Iterator[Cell]:
     yield from (Cell("esolm", order, n) for order in ORDERS for n in NUMBERS)
 
 
+def chosen_latents() -> list[Cell]:
+    """Return the settings in which a policy chooses the latent tokens."""
+    return [Cell("scdm", "left to right", n, name) for name in POLICIES for n in (1, 2, 4)]
+
+
 def recipe_of(method: str, seed: int, runs: Path) -> Recipe:
     """Return the recipe of a model: that of figure-1, on one thread."""
     trained = Trained("sudoku-gen", method, "left_to_right")
@@ -104,11 +134,13 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     recipe = recipe_of(cell.method, seed, runs)
     model = lt.load(recipe.training.folder)
     settings = settings_of(cell.order)
+    if cell.variant is not None:
+        settings["latent_policy"] = POLICIES[cell.variant](model.net, model.task)
     n = None if cell.latents is None else (cell.latents,)
     (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
     entries = {"cell": cell._asdict(), "train_seed": seed, "model": recipe.model}
     entries["weights_sha256"] = tensors_sha256(read_tensor_file(recipe.training.folder / "model.safetensors"))
-    if cell.method == "mdm" or (cell.method == "scdm" and cell.latents in SHOWN):
+    if cell.method == "mdm" or (cell.method == "scdm" and cell.latents in SHOWN and cell.variant is None):
         drawn = {"latents": cell.latents, "seed": seed, "num_samples": WATCHED, **settings}
         entries |= {"watched": WATCHED, "contradictions": contradictions_of(model, **drawn)}
     append_result(path, {**row, **entries})
@@ -141,6 +173,15 @@ def values_table(lines: dict[Cell, Line], method: str, numbers: Any) -> str:
     return as_markdown(table)
 
 
+def choices_table(lines: dict[Cell, Line]) -> str:
+    """Return the accuracy from left to right by the choice of latent tokens: a row each, a column per n."""
+    table = [("latent tokens", "n = 1", "n = 2", "n = 4")]
+    for name in (None, *POLICIES):
+        found = [lines.get(Cell("scdm", "left to right", n, name)) for n in (1, 2, 4)]
+        table.append((name or "nearest", *map(written, found)))
+    return as_markdown(table)
+
+
 def claims() -> list[Claim]:
     """Return the claims on the worth of latent tokens in each order."""
     listed = []
@@ -154,6 +195,9 @@ def claims() -> list[Claim]:
             "mdm > scdm n=all": (mdm, every),
         }  # fmt: skip
         listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
+    for n, name in product((1, 2, 4), POLICIES):
+        pair = (Cell("scdm", "left to right", n, variant) for variant in (name, None))
+        listed.append(Claim(f"left to right, n={n}: {name} > nearest", *pair))
     return listed
 
 
@@ -206,7 +250,7 @@ def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "paper", wo
     """
     path = HERE / "rows.jsonl"
     if measure_missing:
-        wanted = dict.fromkeys((cell, seed) for cell in cells() for seed in SEEDS)
+        wanted = dict.fromkeys((cell, seed) for cell in (*chosen_latents(), *cells()) for seed in SEEDS)
         done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
         missing = [each for each in wanted if each not in done]
         recipes = {(cell.method, seed): recipe_of(cell.method, seed, runs) for cell, seed in missing}
@@ -220,7 +264,7 @@ def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "paper", wo
         draw(lines)
     tables = [values_table(lines, "scdm", NUMBERS), values_table(lines, "esolm", NUMBERS)]
     tables += [values_table(lines, method, (None,)) for method in ("mdm", "sidm")]
-    tables += [claims_table(lines, claims()), reach_table(lines), kinds_table(lines)]
+    tables += [choices_table(lines), claims_table(lines, claims()), reach_table(lines), kinds_table(lines)]
     print("\n".join([*tables, f"{RULE}\n"]), end="")
 
 

@@ -168,7 +168,7 @@ def test_memory_table_of_the_page_is_computed():
             net = Transformer(SIZES[name], task.vocab_size, task.length, positions="learned")
         count = sum(weight.numel() for weight in net.parameters())
         fixed = BYTES_TRAINED * count / 1e9
-        board = training_row_bytes(net, task.length) / 1e9
+        board = training_row_bytes(net.dimensions, task.length) / 1e9
         computed = [f"{count / 1e6:.1f}", f"{fixed:.2f}", f"{board:.3f}", f"{fixed + 32 * board:.2f}"]
         assert computed == shown
 
@@ -179,7 +179,7 @@ def test_microbatches_give_the_weights_of_the_full_batch(tmp_path, monkeypatch):
     expected = fit(tiny_run(tmp_path / "whole", **settings))
     net = Transformer(SIZES["pico"], 4, 16)
     assert training_rows(net, 16) >= 8
-    monkeypatch.setattr(memory, "TRAINING_BYTES", 3 * training_row_bytes(net, 16))
+    monkeypatch.setattr(memory, "TRAINING_BYTES", 3 * training_row_bytes(net.dimensions, 16))
     assert 1 < training_rows(net, 16) < 8 / 2
     run = fit(tiny_run(tmp_path / "parts", **settings))
     weights = load_file(run / "model.safetensors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from latent_tokens.checks import Registry, check_int
 
@@ -40,6 +41,15 @@ SIZES: Registry[Size] = Registry(
         "small": Size(768, 12, 12),
     },
 )
+
+
+class Dimensions(NamedTuple):
+    """The numbers of a network that its memory depends on, also of one of another package."""
+
+    layers: int
+    width: int
+    heads: int
+    columns: int  # of its logits
 
 
 def in_millions(count: int) -> str:

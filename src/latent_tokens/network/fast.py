@@ -22,11 +22,10 @@ from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, sup
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.order import block_of
-from latent_tokens.core.sampling import Stop, decode, finish, reference_logits
+from latent_tokens.core.sampling import CandidateLogits, Stop, decode, finish, reference_logits
 from latent_tokens.core.state import PlannedStep, State, start
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
-from latent_tokens.network.hf import HuggingFaceCachedLogits, HuggingFaceDenoiser, supports_cache
 from latent_tokens.network.kernels import has_hooks, packed_weights
 from latent_tokens.network.memory import bucket_by_length, decoding_rows
 from latent_tokens.network.transformer import Transformer, select_slots
@@ -96,9 +95,9 @@ def generate(
     check_length(inner, length)
     state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
-    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method, length):
+    cached = own_cache(inner, method, length, every_row)
+    if cached is not None:
         with torch.inference_mode():
-            cached = HuggingFaceCachedLogits(inner, method, every_row)
             decode(inner, method, decoding, state, every_row, cached, on_step, stop)
     elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
         with torch.inference_mode(), packed_weights():
@@ -112,6 +111,17 @@ def generate(
         every_slot = partial(reference_logits, whole, method)
         decode(whole, method, decoding, state, every_row, every_slot, on_step, stop)
     return finish(state)
+
+
+def own_cache(
+    net: Denoiser | nn.Module, method: Method, length: int, rows: Int[Tensor, " R"]
+) -> CandidateLogits | None:
+    """Return what computes some rows' logits with a KV cache of the network's own, or None.
+
+    Such a network has a method `cached_logits`. It returns None if its cache is not exact.
+    """
+    cached_logits = getattr(net, "cached_logits", None)
+    return None if cached_logits is None else cached_logits(method, length, rows)
 
 
 def is_plain(net: Transformer) -> bool:

@@ -21,6 +21,7 @@ from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.state import PlannedStep
+from latent_tokens.sizes import Dimensions
 
 if TYPE_CHECKING:
     from torch.nn.modules.module import _IncompatibleKeys
@@ -239,6 +240,24 @@ class HuggingFaceDenoiser(nn.Module):
         inputs["attention_mask"] = self.layer_masks(mask, positions, key_positions)
         output = self.model(**inputs, position_ids=positions, use_cache=cache is not None)
         return cast(Tensor, output.logits)
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The numbers that the memory of training depends on."""
+        config = self.model.config
+        return Dimensions(
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            heads=config.num_attention_heads,
+            columns=config.vocab_size,
+        )
+
+    def cached_logits(
+        self, method: Method, length: int, rows: Int[Tensor, " R"]
+    ) -> HuggingFaceCachedLogits | None:
+        """Return what computes the candidates' logits of some rows with a KV cache, if it is exact."""
+        is_exact = supports_cache(self, method, length)
+        return HuggingFaceCachedLogits(self, method, rows) if is_exact else None
 
     def embed(self, ids: Int[Tensor, "B Q"]) -> Float[Tensor, "B Q D"]:
         """Return the embeddings of tokens. That of MASK is the trained row."""

@@ -15,8 +15,13 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Streams
-from latent_tokens.network.fast import FastCandidateLogits, is_plain, keeps_keys, qkv_table
-from latent_tokens.network.hf import HuggingFaceCachedLogits, HuggingFaceDenoiser, supports_cache
+from latent_tokens.network.fast import (
+    FastCandidateLogits,
+    is_plain,
+    keeps_keys,
+    own_cache,
+    qkv_table,
+)
 from latent_tokens.network.transformer import Transformer
 
 
@@ -132,9 +137,7 @@ def cached_logits(
         return None
     inner = unwrap(net)
     rows = torch.arange(len(tokens), device=tokens.device)
-    if isinstance(inner, HuggingFaceDenoiser) and supports_cache(inner, method, tokens.shape[1]):
-        return HuggingFaceCachedLogits(inner, method, rows)
     if isinstance(inner, Transformer) and is_plain(inner):
         table = qkv_table(inner, *tokens.shape)
         return FastCandidateLogits(inner, method, rows, order, table)
-    return None
+    return own_cache(inner, method, tokens.shape[1], rows)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import nn
 
 from latent_tokens.core.denoiser import unwrap
-from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.sizes import Dimensions
 
 MAX_RATIO = 1.125  # a row joins a bucket if it is at most this many times as long as its shortest
 # A bucket of fewer slots takes rows of any length: a pass over these is not worth splitting.
@@ -69,32 +70,23 @@ def decoding_rows(net: Transformer, candidates: int, length: int) -> int:
 def training_rows(net: nn.Module, slots: int) -> int:
     """Return how many rows of `slots` slots to train on at once, at least 1.
 
-    The memory that a network of the user's own takes is not known, so it gets all rows.
+    The memory of a network without `dimensions` is not known, so it gets all rows.
     """
-    inner = unwrap(net)
-    if not isinstance(inner, Transformer | HuggingFaceDenoiser):
+    inner = cast(nn.Module, unwrap(net))
+    dimensions = getattr(inner, "dimensions", None)
+    if not isinstance(dimensions, Dimensions):
         return sys.maxsize
-    return max(1, memory_budget(inner, TRAINING_BYTES) // max(1, training_row_bytes(inner, slots)))
+    row = training_row_bytes(dimensions, slots)
+    return max(1, memory_budget(inner, TRAINING_BYTES) // max(1, row))
 
 
-def training_row_bytes(net: Transformer | HuggingFaceDenoiser, slots: int) -> int:
+def training_row_bytes(net: Dimensions, slots: int) -> int:
     """Return the bytes of one row: what layers keep for gradients in float32, and logits."""
-    if isinstance(net, Transformer):
-        layers, width, heads = net.size.layers, net.size.width, net.size.heads
-        columns = net.vocab_size + 1
-    else:
-        shape = net.model.config
-        layers, width, heads = (
-            shape.num_hidden_layers,
-            shape.hidden_size,
-            shape.num_attention_heads,
-        )
-        columns = shape.vocab_size
-    layer = 20 * 4 * width + 4 * heads * slots
-    return slots * (layers * layer + 16 * columns)
+    layer = 20 * 4 * net.width + 4 * net.heads * slots
+    return slots * (net.layers * layer + 16 * net.columns)
 
 
-def memory_budget(net: Transformer | HuggingFaceDenoiser, on_cpu: int) -> int:
+def memory_budget(net: nn.Module, on_cpu: int) -> int:
     """Return the bytes that one part of a batch may take.
 
     They depend on the device only and not on what else runs there, so that a batch is always split

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from latent_tokens.checks import check_choice, check_min
 from latent_tokens.configs import SizeName
 from latent_tokens.network.kernels import attend, compiled, has_hooks, linear
-from latent_tokens.sizes import SIZES, Size
+from latent_tokens.sizes import SIZES, Dimensions, Size
 
 ROTARY_BASE = 10_000  # D-1, transformer architecture
 Rotation = tuple[Tensor, Tensor]
@@ -365,6 +365,11 @@ class Transformer(nn.Module):
         if name in MISSING:
             raise AttributeError(f"Transformer has no {name}. Use {MISSING[name]}.")
         return super().__getattr__(name)
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The numbers that the memory of training depends on."""
+        return Dimensions(self.size.layers, self.size.width, self.size.heads, self.vocab_size + 1)
 
     @property
     def position_embedding(self) -> nn.Embedding | None:

@@ -115,12 +115,7 @@ def in_transformers(net: Transformer | HuggingFaceDenoiser, name: str) -> str:
 
 def size_of(net: Transformer | HuggingFaceDenoiser) -> str:
     """Return layers, width, heads and parameters in words."""
-    if isinstance(net, Transformer):
-        layers, width, heads = net.size.layers, net.size.width, net.size.heads
-    else:
-        config = net.model.config
-        layers, width = config.num_hidden_layers, config.hidden_size
-        heads = config.num_attention_heads
+    layers, width, heads, _ = net.dimensions
     count = sum(weight.numel() for weight in net.parameters())
     return f"{layers} layers of width {width}, {heads} heads, {in_millions(count)} parameters"
 

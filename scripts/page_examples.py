@@ -22,7 +22,6 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import dense_mask
@@ -30,6 +29,7 @@ from latent_tokens.core.cost import tokens_processed
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
 from latent_tokens.data.loading import as_tensors
+from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import json_bytes, sha256_of, write_atomic

@@ -29,7 +29,7 @@ from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.evaluation.settings import default_order
-from latent_tokens.sharing.card import CARD, write_card
+from latent_tokens.hf.model_card import CARD, write_card
 from latent_tokens.storage import read_description, read_lines, write_atomic
 from latent_tokens.tasks import described
 

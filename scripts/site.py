@@ -9,8 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from latent_tokens.checkpoints.directory import from_pretrained, learned_task
 from latent_tokens.checkpoints.files import BUNDLED, find
+from latent_tokens.checkpoints.learned import learned_task
+from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.page.document import site_of
 from latent_tokens.storage import write_atomic
 from latent_tokens.trace.record import LoadedModel

@@ -11,7 +11,6 @@ from torch import nn
 
 import latent_tokens as lt
 from latent_tokens import processes
-from latent_tokens.checkpoints.layouts import common_dtype
 from latent_tokens.core import attention
 from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
@@ -24,6 +23,7 @@ from latent_tokens.data.corpus import PackedFile, split_of
 from latent_tokens.data.splits import SplitBuilder
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
 from latent_tokens.evaluation.text import distinct, entropy as entropy_of_sample
+from latent_tokens.hf.layouts import common_dtype
 from latent_tokens.network.transformer import Block
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Countdown, Examples, Text

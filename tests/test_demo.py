@@ -29,7 +29,7 @@ def test_rows_of_two_processes_are_those_of_one():
         EvalConfig(num_samples=2, order="uniform", threads=1),
     ]
     kept = []
-    rows = evaluate_in_parallel(SCDM, "sudoku-6", configs, 2, on_row=kept.append)
+    rows = evaluate_in_parallel(from_pretrained(SCDM), "sudoku-6", configs, 2, on_row=kept.append)
     net = from_pretrained(SCDM)
     expected = [row for config in configs for row in evaluate(net, TASKS["sudoku-6"], config)]
     assert kept == rows

@@ -23,7 +23,7 @@ from latent_tokens.core.attention import causal, dense_mask
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.state import start
-from latent_tokens.network.hf import FAMILIES, HuggingFaceCachedLogits, supports_cache
+from latent_tokens.hf.language_models import FAMILIES, HuggingFaceCachedLogits, supports_cache
 
 MASK = VOCAB - 1
 LENGTH = 9

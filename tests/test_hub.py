@@ -20,8 +20,8 @@ from helpers.runs import tiny_run
 from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find, tensors_sha256
 from latent_tokens.evaluation.rows import read_results
-from latent_tokens.sharing.card import CARD, card
-from latent_tokens.sharing.hub import MODULE, RESULTS, save_pretrained
+from latent_tokens.hf.export import MODULE, RESULTS, save_pretrained
+from latent_tokens.hf.model_card import CARD, card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS, described
 
@@ -51,8 +51,8 @@ import sys
 import torch
 from latent_tokens import from_pretrained
 from latent_tokens.core.method import name_of
-from latent_tokens.sharing.hub import push_to_hub
-from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
+from latent_tokens.hf.export import push_to_hub
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
 from transformers import AutoModelForMaskedLM
 net = from_pretrained(sys.argv[1])
 print(push_to_hub(net, "someone/mine", license="mit"))

@@ -19,8 +19,8 @@ from transformers.dynamic_module_utils import get_imports
 import latent_tokens as lt
 from helpers.refusals import refused
 from latent_tokens.core.layout import Layout
-from latent_tokens.sharing.hub import CODE, save_pretrained
-from latent_tokens.sharing.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
+from latent_tokens.hf.export import CODE, save_pretrained
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensConfig, LatentTokensForMaskedLM
 
 LENGTH, MASK = 16, 4
 
@@ -70,7 +70,7 @@ assert "latent_tokens" not in sys.modules
 settings = {"trust_remote_code": True, "output_loading_info": True}
 model, info = AutoModelForMaskedLM.from_pretrained(sys.argv[1], **settings)
 assert not any(info.values()), info
-assert type(model).__module__ == "latent_tokens.sharing.hugging_face"
+assert type(model).__module__ == "latent_tokens.hf.modeling_latent_tokens"
 assert isinstance(AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True), type(model))
 ids = torch.tensor(json.loads(sys.argv[2]))
 print(json.dumps([model(ids).logits[..., :-1].tolist(), model.generate(ids, seed=5).sequences.tolist()]))

@@ -11,9 +11,9 @@ pytest.importorskip("transformers")
 from transformers import AutoTokenizer, pipeline
 
 from latent_tokens import TASKS, Text, from_pretrained
-from latent_tokens.sharing.hub import save_pretrained
-from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
-from latent_tokens.sharing.tokenizer_files import tokenizer_files
+from latent_tokens.hf.export import save_pretrained
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
+from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.tasks.text.tokenizer import learn_bpe
 
 PUZZLES = {

@@ -16,7 +16,7 @@ from helpers.tiny_models import VOCAB, tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.cli import main
-from latent_tokens.sharing.hub import save_pretrained
+from latent_tokens.hf.export import save_pretrained
 
 LENGTH = 9
 

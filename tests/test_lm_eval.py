@@ -26,7 +26,7 @@ from helpers.refusals import refused, refused_command
 from helpers.tiny_models import tiny_model
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
-from latent_tokens.sharing.lm_eval import before_stop, generation_settings, is_decided
+from latent_tokens.harness.lm_eval import before_stop, generation_settings, is_decided
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -392,6 +392,6 @@ def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
     for name in [name for name in sys.modules if name.split(".")[0] == "lm_eval"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lm_eval", None)
-    monkeypatch.delitem(sys.modules, "latent_tokens.sharing.lm_eval", raising=False)
+    monkeypatch.delitem(sys.modules, "latent_tokens.harness.lm_eval", raising=False)
     parts = ("lm_eval is not installed", "pip install -e '.[lm-eval]'")
     refused_command(capsys, "lm-eval runs/text --tasks x", *parts)

@@ -12,8 +12,8 @@ from latent_tokens import METHODS, Decoding, generate, load
 from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import is_off_distribution
-from latent_tokens.sharing.card import figures
-from latent_tokens.sharing.hugging_face import LatentTokensForMaskedLM
+from latent_tokens.hf.model_card import figures
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
 from latent_tokens.trace.drawing import set_title
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 

@@ -156,7 +156,7 @@ def test_share_of_a_sample_and_puzzles_of_several_lengths_are_printed(capsys, mo
     task.metric = "even"
     task.score = lambda tokens, truth=None: {"even": np.full(len(tokens), 0.25)}
     run = lt.fit(config_of(tmp_path), task=task)
-    monkeypatch.setattr("latent_tokens.checkpoints.directory.task_named", lambda name: task)
+    monkeypatch.setattr("latent_tokens.checkpoints.learned.task_named", lambda name: task)
     capsys.readouterr()
     assert main(["sample", str(run), "--task", "own:Task", "--num-samples", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "even 0.25"

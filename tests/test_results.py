@@ -17,9 +17,9 @@ from latent_tokens.cli import main
 from latent_tokens.commands.evaluate import tracked
 from latent_tokens.evaluation.report import FIRST_COLUMNS, measurements
 from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read_results, row_hash
+from latent_tokens.hf.model_card import figures
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.run import measured, run
-from latent_tokens.sharing.card import figures
 
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
 

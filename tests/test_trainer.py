@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments
 
 from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
 from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.hf.export import save_pretrained
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
-from latent_tokens.sharing.hub import save_pretrained
 
 # On one CPU torch warns of more workers.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")

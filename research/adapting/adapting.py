@@ -23,13 +23,13 @@ import torch
 
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained
 from latent_tokens.checkpoints.files import tensors_sha256
-from latent_tokens.checkpoints.hugging_face import read_model
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.method import name_of
 from latent_tokens.data.loading import load_data
 from latent_tokens.evaluation.intervals import half_interval_of_ratio
 from latent_tokens.evaluation.likelihood import nats_along_orders, num_bytes
 from latent_tokens.evaluation.report import as_markdown
+from latent_tokens.hf.reading import read_model
 from latent_tokens.progress import counting
 from latent_tokens.storage import append_line, read_lines, source_commit
 from latent_tokens.tasks import Examples, Text

@@ -1,10 +1,5 @@
 """The public names, each with its module. `__init__.py` reads this list."""
 
-from .checkpoints.directory import (
-    from_pretrained as from_pretrained,
-    save_pretrained as save_pretrained,
-)
-from .checkpoints.hugging_face import from_transformers as from_transformers
 from .checkpoints.stored_methods import load_method as load_method
 from .configs import DataConfig as DataConfig, EvalConfig as EvalConfig, TrainConfig as TrainConfig
 from .core.attention import block_causal as block_causal, dense_mask as dense_mask
@@ -60,6 +55,11 @@ from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.likelihood import nats_along_orders as nats_along_orders
 from .evaluation.problems import solve as solve
 from .evaluation.report import results as results
+from .harness.lm_eval import LatentTokensLM as LatentTokensLM
+from .hf.collator import DiffusionCollator as DiffusionCollator
+from .hf.directory import from_pretrained as from_pretrained, save_pretrained as save_pretrained
+from .hf.language_models import HuggingFaceDenoiser as HuggingFaceDenoiser
+from .hf.reading import from_transformers as from_transformers
 from .model import (
     Model as Model,
     ResultTable as ResultTable,
@@ -69,11 +69,8 @@ from .model import (
 )
 from .network.check import check_network as check_network
 from .network.fast import generate as generate
-from .network.hf import HuggingFaceDenoiser as HuggingFaceDenoiser
 from .network.likelihood import log_likelihood as log_likelihood
 from .network.transformer import Transformer as Transformer
-from .sharing.collator import DiffusionCollator as DiffusionCollator
-from .sharing.lm_eval import LatentTokensLM as LatentTokensLM
 from .sizes import SIZES as SIZES, Size as Size
 from .tasks import (
     TASKS as TASKS,

@@ -11,7 +11,6 @@ from typing import Literal, cast
 
 import torch
 
-from latent_tokens.checkpoints.directory import from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.checks import check_out
 from latent_tokens.configs import (
@@ -25,11 +24,12 @@ from latent_tokens.configs import (
 from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.rows import Row, append_result, read_results
+from latent_tokens.hf.directory import from_pretrained, save_pretrained
+from latent_tokens.hf.model_card import write_card
 from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.page.document import page_with
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
-from latent_tokens.sharing.card import write_card
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku
 from latent_tokens.trace.examples import chosen, compared, puzzles, solved
@@ -174,7 +174,9 @@ def measure(
 
     num_processes = min(config.threads or torch.get_num_threads(), MOST_PROCESSES)
     if device.type == "cpu" and num_processes > 1 and config.scale == "full":
-        return evaluate_in_parallel(folder, TASK, evaluations, num_processes, on_row=keep)
+        return evaluate_in_parallel(
+            from_pretrained(folder), TASK, evaluations, num_processes, on_row=keep
+        )
     net = from_pretrained(folder).to(device)
     return [row for each in evaluations for row in evaluate(net, TASKS[TASK], each, on_row=keep)]
 

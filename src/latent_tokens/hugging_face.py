@@ -1,5 +1,5 @@
-"""The module that exported model directories import: the adapter of `latent_tokens.sharing.hugging_face`."""
+"""The module that exported model directories import: it never moves."""
 
-from latent_tokens.sharing.hugging_face import LatentTokensConfig, LatentTokensForMaskedLM
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensConfig, LatentTokensForMaskedLM
 
 __all__ = ["LatentTokensConfig", "LatentTokensForMaskedLM"]

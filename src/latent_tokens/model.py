@@ -15,14 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
 from torch import nn
 
-from latent_tokens.checkpoints.directory import (
-    check_fits,
-    check_learned,
-    from_pretrained,
-    learned_task,
-    model_of,
-)
 from latent_tokens.checkpoints.files import find
+from latent_tokens.checkpoints.learned import check_fits, check_learned, learned_task
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, is_off_distribution
@@ -40,10 +34,11 @@ from latent_tokens.evaluation.problems import (
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import split_functions
+from latent_tokens.hf.directory import from_pretrained, model_of
+from latent_tokens.hf.export import push_to_hub, save_pretrained
 from latent_tokens.keywords import EvalSettings, ModelSettings, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
-from latent_tokens.sharing.hub import push_to_hub, save_pretrained
 from latent_tokens.tasks import (
     Examples,
     Language,

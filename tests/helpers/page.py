@@ -3,8 +3,8 @@
 import torch
 
 from latent_tokens import METHODS, SIZES, TASKS, Transformer, from_pretrained
-from latent_tokens.checkpoints.directory import learned_task
 from latent_tokens.checkpoints.files import find
+from latent_tokens.checkpoints.learned import learned_task
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 

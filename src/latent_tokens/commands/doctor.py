@@ -91,10 +91,10 @@ def self_test() -> Iterator[Finding]:
     """Yield the device and its precision, whether optimized = reference, and each bundled model."""
     import torch
 
-    from latent_tokens.checkpoints.directory import from_pretrained
     from latent_tokens.checkpoints.files import bundled_names
     from latent_tokens.core import sampling as reference
     from latent_tokens.core.decoding import Decoding
+    from latent_tokens.hf.directory import from_pretrained
     from latent_tokens.network.fast import generate
     from latent_tokens.network.kernels import precision_reason, resolve_precision
     from latent_tokens.processes import device_name, fastest_device

@@ -55,11 +55,12 @@ class Likelihood(OwnMethod):
 
 def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
-    from latent_tokens.checkpoints.directory import learned_text, model_of
     from latent_tokens.checkpoints.files import find
+    from latent_tokens.checkpoints.learned import learned_text
     from latent_tokens.data.corpus import text_of
     from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
     from latent_tokens.evaluation.rows import labeled
+    from latent_tokens.hf.directory import model_of
 
     folder = find(command.run)
     net = model_of(folder, command.method, command.base)

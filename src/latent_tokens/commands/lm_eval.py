@@ -73,14 +73,14 @@ def run_lm_eval(command: LmEval) -> int:
         if (value := getattr(command, name)) is not None:
             check_int(name, value, least)
     try:
-        from latent_tokens.sharing.lm_eval import LatentTokensLM
+        from latent_tokens.harness.lm_eval import LatentTokensLM
     except ImportError as error:
         raise ValueError(str(error)) from None
     from lm_eval import simple_evaluate
     from lm_eval.utils import handle_non_serializable, make_table
 
-    from latent_tokens.checkpoints.directory import check_method
     from latent_tokens.checkpoints.stored_methods import load_method
+    from latent_tokens.hf.directory import check_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic
 
     # Find the tasks, open the model.

@@ -13,7 +13,7 @@ from latent_tokens.commands.shared import OwnMethod, Run
 from latent_tokens.sizes import LONGEST
 
 if TYPE_CHECKING:
-    from latent_tokens.network.hf import HuggingFaceDenoiser
+    from latent_tokens.hf.language_models import HuggingFaceDenoiser
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.storage import Json
     from latent_tokens.tasks.text.tokenizer import Bytes, Learned
@@ -59,7 +59,7 @@ class Import:
 
 def run_import(command: Import) -> int:
     """Run `latent-tokens import`. Print a summary of the model, and the directory."""
-    from latent_tokens.checkpoints.hugging_face import is_language_model, is_ours
+    from latent_tokens.hf.reading import is_language_model, is_ours
 
     check_out(command.out)
     source = fetch_source(command.source)
@@ -82,11 +82,11 @@ def run_import(command: Import) -> int:
 
 def import_lightning(command: Import, source: Path) -> bool:
     """Convert a checkpoint of Eso-LM or MDLM. Return whether it has a tokenizer."""
-    from latent_tokens.checkpoints.directory import save_pretrained
     from latent_tokens.checkpoints.files import fingerprint
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.method import name_of
-    from latent_tokens.sharing.card import size_of
+    from latent_tokens.hf.directory import save_pretrained
+    from latent_tokens.hf.model_card import size_of
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import read_tokenizer
 
@@ -130,11 +130,11 @@ def import_directory(command: Import, folder: Path) -> bool:
     Raises:
         ValueError: the directory is not supported, or the length does not suit it.
     """
-    from latent_tokens.checkpoints.hugging_face import published_layout, published_network
-    from latent_tokens.checkpoints.layouts import copied_tokenizer
     from latent_tokens.core.method import name_of
-    from latent_tokens.sharing.card import size_of
-    from latent_tokens.sharing.hub import write_for_transformers
+    from latent_tokens.hf.export import write_for_transformers
+    from latent_tokens.hf.layouts import copied_tokenizer
+    from latent_tokens.hf.model_card import size_of
+    from latent_tokens.hf.reading import published_layout, published_network
     from latent_tokens.storage import provenance
     from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
 
@@ -213,7 +213,7 @@ def fetch_source(source: str) -> Path:
     Raise ValueError if it is neither.
     """
     from latent_tokens.checkpoints.hub import TOKENIZER_FILES, fetch, is_name
-    from latent_tokens.checkpoints.hugging_face import FILES
+    from latent_tokens.hf.reading import FILES
 
     path = Path(source)
     if path.exists():
@@ -252,8 +252,8 @@ def run_export(command: Export) -> int:
     """Run `latent-tokens export`. Print the directory."""
     import torch
 
-    from latent_tokens.checkpoints.directory import opened
-    from latent_tokens.sharing.hub import save_pretrained
+    from latent_tokens.hf.directory import opened
+    from latent_tokens.hf.export import save_pretrained
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32

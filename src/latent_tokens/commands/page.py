@@ -36,8 +36,9 @@ class Page:
 
 def run_page(command: Page) -> int:
     """Run `latent-tokens page`. Write the file, print its path and size, and open it if asked to."""
-    from latent_tokens.checkpoints.directory import from_pretrained, learned_task
     from latent_tokens.checkpoints.files import find
+    from latent_tokens.checkpoints.learned import learned_task
+    from latent_tokens.hf.directory import from_pretrained
     from latent_tokens.page.document import page_of
     from latent_tokens.storage import write_atomic
     from latent_tokens.trace.record import LoadedModel

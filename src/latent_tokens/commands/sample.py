@@ -52,7 +52,7 @@ class Sample(Command, SamplingConfig, OwnCode):
 
 def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
-    from latent_tokens.checkpoints.directory import check_fits
+    from latent_tokens.checkpoints.learned import check_fits
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks

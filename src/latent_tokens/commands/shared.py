@@ -71,8 +71,9 @@ class OwnCode(OwnMethod):
 
         Raise ValueError if a model or its task cannot be opened, or none has the typed method.
         """
-        from latent_tokens.checkpoints.directory import learned_task, opened
         from latent_tokens.checkpoints.files import find
+        from latent_tokens.checkpoints.learned import learned_task
+        from latent_tokens.hf.directory import opened
 
         folders = [find(run) for run in runs]
         nets = opened(*folders, method=self.method, base=self.base)

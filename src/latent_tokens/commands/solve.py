@@ -85,8 +85,8 @@ def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solv
         ValueError: no model is named, and none is bundled for such puzzles. Or the model has no
             puzzles.
     """
-    from latent_tokens.checkpoints.directory import from_pretrained
     from latent_tokens.checkpoints.files import bundled_names
+    from latent_tokens.hf.directory import from_pretrained
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.sudoku.boards import read_puzzle
 

@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from io import StringIO
-from pathlib import Path
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -17,7 +16,7 @@ from joblib import Parallel, delayed
 from torch import nn
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.directory import check_fits, from_pretrained
+from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import changed, function_name
 from latent_tokens.configs import SWEPT, EvalConfig
 from latent_tokens.core.cost import relative_cost
@@ -61,7 +60,7 @@ from latent_tokens.tasks.examples import Tokens
 
 
 def evaluate_in_parallel(
-    model: Path,
+    net: Transformer,
     task: str,
     configs: Sequence[EvalConfig],
     num_processes: int,
@@ -74,7 +73,7 @@ def evaluate_in_parallel(
     rows are.
 
     Args:
-        model: the model directory.
+        net: the network of a model directory, with its method.
         task: the name of its task.
         configs: the settings.
         num_processes: the number of processes.
@@ -92,19 +91,20 @@ def evaluate_in_parallel(
     workers = Parallel(
         n_jobs=num_processes, return_as="generator", pre_dispatch=num_processes, batch_size=1
     )
-    title = f"evaluating {model.name} in {num_processes} processes"
+    name = type(net).__name__ if net.folder is None else net.folder.name
+    title = f"evaluating {name} in {num_processes} processes"
     with workers, progress(title, len(single)) as advance:
-        for row in workers(delayed(evaluate_one)(model, task, config) for config in single):
+        for row in workers(delayed(evaluate_one)(net, task, config) for config in single):
             rows.append(row)
             on_row(row)
             advance(1, f"n={row['latents']} k={row['candidates']}: {row[row['metric']]}%")
     return rows
 
 
-def evaluate_one(model: Path, task: str, config: EvalConfig) -> Row:
+def evaluate_one(net: Transformer, task: str, config: EvalConfig) -> Row:
     """Return the one row of a config, without progress bars."""
     with redirect_stderr(StringIO()):
-        (row,) = evaluate(from_pretrained(model), TASKS[task], config)
+        (row,) = evaluate(net, TASKS[task], config)
     return row
 
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from latent_tokens.checkpoints.directory import check_fits
+from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import EvalConfig, block_in
 from latent_tokens.core.decoding import Count, Decoding, is_off_distribution

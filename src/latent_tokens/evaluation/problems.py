@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from latent_tokens.checkpoints.directory import check_fits
+from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig, Split
 from latent_tokens.core.cost import most_tokens

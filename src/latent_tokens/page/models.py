@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
 from latent_tokens.configs import DEFAULT_CANDIDATES
 from latent_tokens.core.decoding import Decoding
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.evaluation.settings import shown_latents
+from latent_tokens.hf.directory import describe
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 from latent_tokens.tasks import Examples, Sudoku

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from latent_tokens.checkpoints.directory import from_pretrained, learned_text
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
+from latent_tokens.checkpoints.learned import learned_text
 from latent_tokens.configs import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.data.loading import fingerprint
@@ -21,6 +21,7 @@ from latent_tokens.evaluation.likelihood import nats_along_orders
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.rows import Row, append_result, check_equal, read_results
 from latent_tokens.evaluation.text import find_evaluator
+from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.processes import fastest_device

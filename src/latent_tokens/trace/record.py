@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NotRequired, TypedDict
 
-from latent_tokens.checkpoints.directory import check_fits
+from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
 from latent_tokens.core.decoding import Decoding, Step, check_decoding, is_off_distribution

@@ -17,10 +17,23 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.directory import adopt, build, check_fits, from_pretrained
 from latent_tokens.checkpoints.files import Entries, find, tensors_sha256
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.hugging_face import (
+from latent_tokens.checkpoints.learned import check_fits
+from latent_tokens.checks import check_package, first_line
+from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
+from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.data.splits import chunks_of
+from latent_tokens.hf.directory import adopt, build, from_pretrained
+from latent_tokens.hf.language_models import (
+    Adapter,
+    HuggingFaceDenoiser,
+    add_lora,
+    check_mask_id,
+    freeze_embeddings,
+)
+from latent_tokens.hf.reading import (
     FILES,
     build_hf_run,
     is_hf_run,
@@ -28,19 +41,7 @@ from latent_tokens.checkpoints.hugging_face import (
     mask_id_of,
     read_model,
 )
-from latent_tokens.checks import check_package, first_line
-from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
-from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
-from latent_tokens.core.method import Method, name_of
-from latent_tokens.data.splits import chunks_of
 from latent_tokens.network.check import check_network
-from latent_tokens.network.hf import (
-    Adapter,
-    HuggingFaceDenoiser,
-    add_lora,
-    check_mask_id,
-    freeze_embeddings,
-)
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import read_description

@@ -14,7 +14,6 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.checks import check_out, one_line
 from latent_tokens.configs import (
@@ -28,6 +27,7 @@ from latent_tokens.configs import (
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.data.loading import change_detector, fingerprint
+from latent_tokens.hf.directory import describe
 from latent_tokens.network.kernels import (
     compile_blocks,
     precision_reason,

@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from latent_tokens.checkpoints.directory import from_pretrained
 from latent_tokens.checkpoints.files import Entries
-from latent_tokens.checkpoints.hugging_face import is_hf_run
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.report import as_markdown, decoding_in_words
 from latent_tokens.evaluation.rows import Row, bounds_of, labeled, metric_of
-from latent_tokens.network.hf import HuggingFaceDenoiser
+from latent_tokens.hf.directory import from_pretrained
+from latent_tokens.hf.language_models import HuggingFaceDenoiser
+from latent_tokens.hf.reading import is_hf_run
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import in_millions
 from latent_tokens.storage import read_description, write_atomic

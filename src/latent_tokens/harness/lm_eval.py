@@ -30,8 +30,8 @@ from latent_tokens.evaluation.likelihood import (
     suffix_of,
 )
 from latent_tokens.evaluation.settings import SELECTIONS
+from latent_tokens.harness.text_model import Pair, TextModel, open_model, score_pairs
 from latent_tokens.network.fast import generate
-from latent_tokens.sharing.text_model import Pair, TextModel, open_model, score_pairs
 from latent_tokens.storage import Json
 from latent_tokens.tasks import Text
 

@@ -19,23 +19,23 @@ from latent_tokens.checkpoints.files import (
     read_tensor_file,
     weights_bytes,
 )
-from latent_tokens.checkpoints.hugging_face import (
+from latent_tokens.checkpoints.learned import check_attributes
+from latent_tokens.checkpoints.stored_methods import load_method, method_from, method_to
+from latent_tokens.checks import check_choice, check_int, is_whole
+from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.method import Method, name_of
+from latent_tokens.hf.language_models import HuggingFaceDenoiser, freeze_embeddings
+from latent_tokens.hf.reading import (
     describe_hf_run,
     is_for_transformers,
     is_hf_run,
     is_of_transformers,
     open_hf_run,
 )
-from latent_tokens.checkpoints.stored_methods import load_method, method_from, method_to
-from latent_tokens.checks import check_choice, check_int, is_whole
-from latent_tokens.core.denoiser import unwrap
-from latent_tokens.core.method import Method, name_of
-from latent_tokens.network.hf import HuggingFaceDenoiser, freeze_embeddings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
-from latent_tokens.tasks import Language, Solvable, Text, described, differing_settings, task_named
 
 OWN = "own"  # the network of config.json that only its user can build
 OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
@@ -95,13 +95,6 @@ def describe(net: nn.Module) -> dict[str, Json]:
         numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
         entry = {"network": OWN, "class": type(net).__name__, **numbers}
     return {"format": FORMAT, "model": entry, "method": method_to(cast(Method, net.method))}
-
-
-def check_attributes(net: nn.Module) -> None:
-    """Raise ValueError if a network lacks an attribute that evaluation and config.json need."""
-    for name in ("method", "vocab_size", "max_length"):
-        if getattr(net, name, None) is None:
-            raise ValueError(f"net.{name} is None: set it to the {name} of its training")
 
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -238,19 +231,6 @@ def build(config: Entries) -> Transformer:
     return net
 
 
-def check_fits(net: Transformer, task: Language) -> None:
-    """Raise ValueError if the net has no method, or another length or vocabulary than the task."""
-    check_attributes(net)
-    if (net.max_length, net.vocab_size) != (task.length, task.vocab_size):
-        learned = f"this model learned sequences of {net.max_length} over {net.vocab_size} tokens"
-        sizes = f"{task.length} positions over {task.vocab_size} tokens"
-        raise ValueError(f"{task.name} has {sizes}, {learned}. Use a run of {task.name}.")
-
-
-OF_SEQUENCES = ("padding", "numbers", "length", "tokenizer")
-"""Settings of our tasks that a model and its task must share. How puzzles are made may differ."""
-
-
 def model_of(
     run: str | Path, method: str | None = None, base: str | Path | None = None
 ) -> Transformer:
@@ -280,53 +260,3 @@ def check_method(name: str, typed: Method, *trained: Method) -> None:
     ):
         problem = f"the model has another method, {name_of(trained[0])}"
         raise ValueError(f"method={name}: {problem}. Leave it out.")
-
-
-def learned_task(folder: Path, name: str | None = None) -> Solvable | Text:
-    """Return the task that the model of a run directory learned, or the typed one of this name.
-
-    Raise ValueError if it cannot be made from its description, or is not the typed one.
-    """
-    config = read_description(folder, "config.json", "model")
-    if name is not None:
-        task = task_named(name)
-        check_learned(name, task, folder)
-        if not isinstance(task, Solvable | Text):
-            fix = "Inherit from latent_tokens.TaskBase."
-            raise ValueError(f"task={name}: has no count_solutions. {fix}")
-        return task
-    if "imported" in config and "task" not in config:
-        problem = "was imported without a tokenizer, so it cannot generate text"
-        fix = "Import it again with --tokenizer gpt2 or a directory with one."
-        raise ValueError(f"{folder}: {problem}. {fix}")
-    try:
-        return described(config.get("task"), folder)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}. In Python, pass task to load.") from None
-
-
-def learned_text(folder: Path) -> Text:
-    """Return the text that a model learned. Raise ValueError if it learned a puzzle."""
-    learned = read_description(folder, "config.json", "model").get("task")
-    name = learned.get("name") if isinstance(learned, dict) else None
-    if name not in (None, Text.name):
-        raise ValueError(f"{folder}: learned {name}, which is not text. Use a text model.")
-    return cast(Text, learned_task(folder))
-
-
-def check_learned(name: str, task: Language, folder: Path) -> None:
-    """Raise ValueError if a task is another one than the model's, or differs in a setting.
-
-    `name` is that of the task as it was typed. A model without a description of its task has any.
-    """
-    learned = read_description(folder, "config.json", "model").get("task")
-    if not isinstance(learned, dict):
-        return
-    differing = differing_settings(task, learned)
-    if learned.get("name", task.name) != task.name:
-        differing = {"name": (task.name, learned["name"])}
-    fix = "Leave it out, or name an instance with this setting, as module:name"
-    for setting, (value, other) in differing.items():
-        if "module" in learned or setting in ("name", *OF_SEQUENCES):
-            problem = f"has {setting}={value}, and the model learned {setting}={other}"
-            raise ValueError(f"task={name}: {problem}. {fix}.")

@@ -13,15 +13,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import nn
 
-from latent_tokens.checkpoints.directory import (
-    check_attributes,
-    check_fits,
-    from_pretrained,
-    learned_text,
-)
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.hugging_face import FILES, is_of_transformers, read_model
+from latent_tokens.checkpoints.learned import check_attributes, check_fits, learned_text
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.data.dialogues import chat_tokenizer
@@ -32,8 +26,10 @@ from latent_tokens.evaluation.likelihood import (
     score_continuations,
     suffix_of,
 )
+from latent_tokens.hf.directory import from_pretrained
+from latent_tokens.hf.language_models import HuggingFaceDenoiser
+from latent_tokens.hf.reading import FILES, is_of_transformers, read_model
 from latent_tokens.network.check import eval_mode
-from latent_tokens.network.hf import HuggingFaceDenoiser
 from latent_tokens.tasks import Text
 
 if TYPE_CHECKING:

@@ -22,7 +22,16 @@ from latent_tokens.checkpoints.files import (
     tensors_sha256,
 )
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checkpoints.layouts import (
+from latent_tokens.checkpoints.stored_methods import method_from
+from latent_tokens.checks import check_choice, check_int, check_package, first_line
+from latent_tokens.hf.language_models import (
+    FAMILIES,
+    Adapter,
+    HuggingFaceDenoiser,
+    add_lora,
+    freeze_embeddings,
+)
+from latent_tokens.hf.layouts import (
     LAYOUTS,
     PublishedLayout,
     Readout,
@@ -32,15 +41,6 @@ from latent_tokens.checkpoints.layouts import (
     method_of,
     named_mask,
     read_native,
-)
-from latent_tokens.checkpoints.stored_methods import method_from
-from latent_tokens.checks import check_choice, check_int, check_package, first_line
-from latent_tokens.network.hf import (
-    FAMILIES,
-    Adapter,
-    HuggingFaceDenoiser,
-    add_lora,
-    freeze_embeddings,
 )
 from latent_tokens.storage import Json
 

@@ -12,8 +12,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from latent_tokens.checkpoints import directory
-from latent_tokens.checkpoints.directory import describe
 from latent_tokens.checkpoints.files import (
     BUNDLED,
     OF_THE_RUN,
@@ -22,15 +20,17 @@ from latent_tokens.checkpoints.files import (
     has_lora,
     read_tensor_file,
 )
-from latent_tokens.checkpoints.hugging_face import is_for_transformers, of_transformers, read_model
-from latent_tokens.checkpoints.layouts import copied_tokenizer
 from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results
-from latent_tokens.network.hf import HuggingFaceDenoiser, merged
+from latent_tokens.hf import directory
+from latent_tokens.hf.directory import describe
+from latent_tokens.hf.language_models import HuggingFaceDenoiser, merged
+from latent_tokens.hf.layouts import copied_tokenizer
+from latent_tokens.hf.model_card import write_card
+from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model
+from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.sharing.card import write_card
-from latent_tokens.sharing.tokenizer_files import tokenizer_files
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import Text, described, description
 from latent_tokens.tasks.text.task import text_described
@@ -149,7 +149,7 @@ def write_for_transformers(
 ) -> None:
     """Write the weights, with an adapter merged, and one config.json for transformers and this package.
 
-    `about`, `beside` and `dtype` are those of `checkpoints.directory.save_pretrained`.
+    `about`, `beside` and `dtype` are those of `hf.directory.save_pretrained`.
     """
     ours = describe(net)
     entry = cast(dict[str, Json], ours["model"])

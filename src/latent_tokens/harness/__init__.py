@@ -1,0 +1,1 @@
+"""The adapter of lm-eval, the evaluation harness of EleutherAI."""

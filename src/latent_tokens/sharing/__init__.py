@@ -1,1 +1,0 @@
-"""Model cards, the Hub, and the transformers adapter."""

@@ -12,7 +12,7 @@ import pytest
 
 from helpers.refusals import refused, refused_command
 from helpers.runs import rows, tiny_run
-from latent_tokens.storage import append_line, atomic_directory, read_lines, readable, write_atomic
+from latent_tokens.storage import append_line, atomic_directory, kind_of, read_lines, readable, write_atomic
 from latent_tokens.training.loop import fit
 from latent_tokens.training.run import LOCK, LockedError, locked
 
@@ -211,3 +211,28 @@ def test_a_file_is_the_lock_where_the_system_has_none(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="flock"), locked(tmp_path):
         assert (tmp_path / LOCK).is_file()
     assert not list(tmp_path.iterdir())
+
+
+KINDS = {
+    "model": {"config.json": '{"format": 1, "model_type": "latent_tokens"}', "results.jsonl": ""},
+    "transformers": {"config.json": '{"model_type": "llada"}'},
+    "others": {"config.json": '{"n_heads": 4}'},
+    "corrupt": {"config.json": "[1"},
+    "data": {"manifest.json": "{}", "results.jsonl": ""},
+    "results": {"results.jsonl": ""},
+    "folder": {"model.ckpt": ""},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kind_of_a_directory_is_told_by_its_files(tmp_path, kind):
+    for name, content in KINDS[kind].items():
+        (tmp_path / name).write_text(content)
+    assert kind_of(tmp_path) == kind
+
+
+def test_kind_of_a_file_is_told_by_its_ending(tmp_path):
+    (tmp_path / "rows.jsonl").touch()
+    (tmp_path / "model.ckpt").touch()
+    kinds = [kind_of(tmp_path / name) for name in ("rows.jsonl", "model.ckpt", "other.jsonl")]
+    assert kinds == ["rows", "file", "missing"]

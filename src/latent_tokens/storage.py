@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -247,6 +247,47 @@ IF_MISSING = {
     "run to resume": "Use resume=auto, which starts it.",
     "data set": "Make one with latent-tokens data, in Python with make_data.",
 }
+
+
+Kind = Literal[
+    "missing",
+    "rows",
+    "file",
+    "model",
+    "transformers",
+    "others",
+    "corrupt",
+    "data",
+    "results",
+    "folder",
+]
+
+
+def kind_of(path: Path) -> Kind:
+    """Return what a path is, by the names of its files and the entries of config.json.
+
+    * `missing`: nothing.
+    * `rows`: a file of result rows, .jsonl. `file`: another file, such as a checkpoint or a puzzle.
+    * `model`: a directory that this package wrote, of a run or a saved model.
+    * `transformers`: a directory that transformers wrote, or that has a published layout.
+    * `others`: a directory with another config.json, such as an exported Eso-LM checkpoint.
+    * `corrupt`: a directory whose config.json is no JSON object.
+    * `data`: a data set. `results`: rows without a model. `folder`: any other directory.
+    """
+    if not path.is_dir():
+        suffix: Kind = "rows" if path.suffix == ".jsonl" else "file"
+        return suffix if path.exists() else "missing"
+    if (path / "config.json").is_file():
+        try:
+            entries = dict(json.loads((path / "config.json").read_bytes()))
+        except (ValueError, TypeError, RecursionError, OSError):
+            return "corrupt"
+        if "format" in entries:
+            return "model"
+        return "transformers" if "model_type" in entries else "others"
+    if (path / "manifest.json").is_file():
+        return "data"
+    return "results" if (path / "results.jsonl").is_file() else "folder"
 
 
 def read_description(

@@ -11,6 +11,7 @@ from tyro.conf import arg
 from latent_tokens.checks import check_out, check_package
 from latent_tokens.commands.shared import OwnMethod, Run
 from latent_tokens.sizes import LONGEST
+from latent_tokens.storage import kind_of
 
 if TYPE_CHECKING:
     from latent_tokens.hf.language_models import HuggingFaceDenoiser
@@ -59,20 +60,27 @@ class Import:
 
 def run_import(command: Import) -> int:
     """Run `latent-tokens import`. Print a summary of the model, and the directory."""
-    from latent_tokens.hf.reading import is_language_model, is_ours
+    from latent_tokens.checkpoints.files import read_json
+    from latent_tokens.hf.layouts import model_type_of
+    from latent_tokens.hf.reading import MODEL_TYPES
 
     check_out(command.out)
     source = fetch_source(command.source)
-    if is_ours(source):
+    kind = kind_of(source)
+    if kind == "model":
         raise ValueError(
             f"source={command.source}: was written by latent-tokens. Use it without an import."
         )
-    is_published = is_language_model(source)
+    is_published = False
+    if kind == "transformers":
+        is_published = model_type_of(read_json(source / "config.json")) in MODEL_TYPES
     for option in ("weights", "method") if is_published else ("length",):
         value = getattr(command, option)
         if value is not None:
-            kind = "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
-            raise ValueError(f"{option}={value}: is for {kind}. Leave it out.")
+            suited = (
+                "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
+            )
+            raise ValueError(f"{option}={value}: is for {suited}. Leave it out.")
     convert = import_directory if is_published else import_lightning
     if not convert(command, source):
         print(WITHOUT_TOKENIZER)

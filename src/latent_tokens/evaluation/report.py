@@ -27,7 +27,7 @@ from latent_tokens.evaluation.rows import (
     value_of,
 )
 from latent_tokens.palette import METHOD_COLORS
-from latent_tokens.storage import read_description
+from latent_tokens.storage import kind_of, read_description
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -285,18 +285,20 @@ def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
     without_results: list[Path] = []
     for run in runs:
         path = Path(run)
-        matches = [path] if path.exists() else list(map(Path, sorted(glob.glob(str(run)))))
+        is_there = kind_of(path) != "missing"
+        matches = [path] if is_there else list(map(Path, sorted(glob.glob(str(run)))))
         if not matches:
             fix = "Name run directories, or quote a pattern: 'runs/*'."
             raise ValueError(f"{run}: not found. {fix}")
         for match in matches:
-            if match.suffix == ".jsonl" and match.is_file():
+            kind = kind_of(match)
+            if kind == "rows":
                 files.append(match)
             elif (match / "results.jsonl").is_file():
                 files.append(match / "results.jsonl")
-            elif (match / "config.json").is_file():
+            elif kind in ("model", "corrupt"):
                 without_results.append(match)
-            elif path.exists():  # others that a pattern matches are left out
+            elif is_there:  # others that a pattern matches are left out
                 fix = "Name one, a .jsonl, or a pattern in quotes: 'runs/*'."
                 raise ValueError(f"{run}: is not a run directory. {fix}")
     return list(dict.fromkeys(files)), without_results
@@ -306,7 +308,7 @@ def measurements_of(file: Path) -> list[Measurement]:
     """Return the rows of one file. The settings of a run are those of the config.json next to it."""
     folder = file.parent
     run: dict[str, object] = {"folder": str(folder)}
-    if (folder / "config.json").is_file():
+    if kind_of(folder) in ("model", "corrupt"):
         description = read_description(folder, "config.json", "run")
         training = entries(description, "training")
         others = [name for name in training if name not in (*KEYS.values(), "task", "method")]

@@ -28,8 +28,9 @@ from latent_tokens.evaluation.likelihood import (
 )
 from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.hf.language_models import HuggingFaceDenoiser
-from latent_tokens.hf.reading import FILES, is_of_transformers, read_model
+from latent_tokens.hf.reading import FILES, read_model
 from latent_tokens.network.check import eval_mode
+from latent_tokens.storage import kind_of
 from latent_tokens.tasks import Text
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def open_model(
             raise ValueError(f"tokenizer=None: {fix}")
     else:
         folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
-        if is_of_transformers(folder):
+        if kind_of(folder) == "transformers":
             if base is not None:
                 raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")
             net, tokenizer = open_autoregressive(folder)

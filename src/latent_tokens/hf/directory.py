@@ -25,17 +25,11 @@ from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.hf.language_models import HuggingFaceDenoiser, freeze_embeddings
-from latent_tokens.hf.reading import (
-    describe_hf_run,
-    is_for_transformers,
-    is_hf_run,
-    is_of_transformers,
-    open_hf_run,
-)
+from latent_tokens.hf.reading import describe_hf_run, is_for_transformers, is_hf_run, open_hf_run
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import LONGEST, Size
-from latent_tokens.storage import FORMAT, Json, json_bytes, read_description, write_atomic
+from latent_tokens.storage import FORMAT, Json, json_bytes, kind_of, read_description, write_atomic
 
 OWN = "own"  # the network of config.json that only its user can build
 OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
@@ -169,7 +163,7 @@ def from_pretrained(
 
 def check_is_ours(folder: Path) -> None:
     """Raise ValueError if a directory is for `from_transformers`."""
-    if is_of_transformers(folder):
+    if kind_of(folder) == "transformers":
         fix = f"Open it with from_transformers({str(folder)!r})"
         problem = "is a transformers model"
         raise ValueError(f"{folder}: {problem}. {fix}, or convert it with latent-tokens import.")

@@ -31,7 +31,7 @@ from latent_tokens.hf.model_card import write_card
 from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model
 from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
+from latent_tokens.storage import Json, json_bytes, kind_of, read_description, write_atomic
 from latent_tokens.tasks import Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
@@ -202,7 +202,7 @@ def carried_over(
     folder = net.folder
     if folder is None:
         return {}, {}, []
-    if not (folder / "config.json").is_file():
+    if kind_of(folder) != "model":
         fix = "Set net.folder = None to save weights and method without the rest."
         raise ValueError(f"{folder}: is missing, and the network was read from it. {fix}")
 

@@ -303,12 +303,12 @@ def layout_of(config: Mapping[str, Json], names_mask: bool) -> PublishedLayout |
     """
     for layout in LAYOUTS:
         is_alike = all(config.get(name) == value for name, value in layout.only_if.items())
-        has_kind = kind_of(config) == layout.model_type
-        if has_kind and is_alike and (names_mask or not layout.only_with_mask):
+        has_type = model_type_of(config) == layout.model_type
+        if has_type and is_alike and (names_mask or not layout.only_with_mask):
             return layout
     return None
 
 
-def kind_of(config: Mapping[str, Json]) -> str:
+def model_type_of(config: Mapping[str, Json]) -> str:
     """Return `model_type` of a config.json."""
     return str(config.get("model_type")).lower()

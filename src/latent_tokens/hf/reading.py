@@ -36,9 +36,9 @@ from latent_tokens.hf.layouts import (
     PublishedLayout,
     Readout,
     added_token_id,
-    kind_of,
     layout_of,
     method_of,
+    model_type_of,
     named_mask,
     read_native,
 )
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 TRANSFORMERS = "transformers"  # the network of config.json
 FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
 PUBLISHED = {layout.model_type for layout in LAYOUTS}
+MODEL_TYPES = {*PUBLISHED, *FAMILIES}
 # Entries of config.json that are not of a config of transformers
 OF_THIS_PACKAGE = (*OF_THE_RUN, "format", "model", "method")
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
@@ -249,27 +250,6 @@ def published_network(
     return net.eval()
 
 
-def is_language_model(folder: Path) -> bool:
-    """Return whether a directory has a published layout, or a family of transformers."""
-    return kind_of(entries_of(folder)) in PUBLISHED | {*FAMILIES}
-
-
-def is_of_transformers(folder: Path) -> bool:
-    """Return whether a directory was written by transformers, and not by this package."""
-    return "model_type" in entries_of(folder) and not is_ours(folder)
-
-
-def is_ours(folder: Path) -> bool:
-    """Return whether a directory was written by this package."""
-    return "format" in entries_of(folder)
-
-
-def entries_of(folder: Path) -> dict[str, Json]:
-    """Return the entries of config.json in a directory, or none if that is missing."""
-    file = folder / "config.json"
-    return read_json(file) if file.is_file() else {}
-
-
 def mask_id_of(folder: Path, mask_token: int | str, name: str = "mask_token") -> int:
     """Return the id of a token. Raise ValueError if the tokenizer has no such token.
 
@@ -300,10 +280,11 @@ def read_model(folder: Path) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
     # Code of the directory is never run, so its class must be one of transformers.
-    kind = kind_of(read_json(folder / "config.json"))
-    if kind not in FAMILIES and (kind in PUBLISHED or is_ours(folder)):
+    entries = read_json(folder / "config.json")
+    family = model_type_of(entries)
+    if family not in FAMILIES and (family in PUBLISHED or "format" in entries):
         fix = f"Open it with load({str(folder)!r})"
-        if kind in PUBLISHED:
+        if family in PUBLISHED:
             fix = f"Convert it (latent-tokens import {folder} DIR), and use DIR"
         raise ValueError(f"{folder}: is not a model of transformers. {fix}.")
     try:

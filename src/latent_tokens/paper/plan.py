@@ -16,6 +16,7 @@ from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.run import measured, ready
 from latent_tokens.progress import CONSOLE
+from latent_tokens.storage import kind_of
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.run import Preempted, interruptible
 
@@ -37,7 +38,7 @@ class Work:
         if not self.missing:
             return "done"
         recipe = self.recipes[0]
-        if recipe.imported and not (recipe.training.folder / "config.json").is_file():
+        if recipe.imported and kind_of(recipe.training.folder) != "model":
             return "to import"
         if not self.steps_left:
             return "trained"

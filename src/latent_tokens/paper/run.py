@@ -26,7 +26,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.processes import fastest_device
 from latent_tokens.progress import counting
-from latent_tokens.storage import append_line, read_description, read_lines, source_commit
+from latent_tokens.storage import append_line, kind_of, read_description, read_lines, source_commit
 from latent_tokens.tasks.base import evenly
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.loop import fit
@@ -171,7 +171,7 @@ def ready_model(recipe: Recipe) -> Path:
         ready(recipe.data)
         return train(recipe)
     folder, name = recipe.training.folder, recipe.training.method
-    if not (folder / "config.json").is_file():
+    if kind_of(folder) != "model":
         command = f"latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
         raise ValueError(f"{folder}: is missing. Import the published model: {command}")
     return folder
@@ -179,7 +179,7 @@ def ready_model(recipe: Recipe) -> Path:
 
 def ready(config: DataConfig) -> None:
     """Make a data set if it is missing."""
-    if (config.folder / "manifest.json").is_file():
+    if kind_of(config.folder) == "data":
         return
     if config.from_file and not Path(str(config.source)).exists():
         fix = f"Create it with python scripts/english.py {config.source}, or put your own there"
@@ -204,7 +204,7 @@ def train(recipe: Recipe) -> Path:
         is_locked = True
         raise
     finally:
-        if not is_locked and (folder / "config.json").is_file():
+        if not is_locked and kind_of(folder) == "model":
             row = {"seconds": time.perf_counter() - begun, "commit": source_commit()}
             append_line(folder / TRAINING_TIMES, row)
 

@@ -33,18 +33,11 @@ from latent_tokens.hf.language_models import (
     check_mask_id,
     freeze_embeddings,
 )
-from latent_tokens.hf.reading import (
-    FILES,
-    build_hf_run,
-    is_hf_run,
-    is_of_transformers,
-    mask_id_of,
-    read_model,
-)
+from latent_tokens.hf.reading import FILES, build_hf_run, is_hf_run, mask_id_of, read_model
 from latent_tokens.network.check import check_network
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
-from latent_tokens.storage import read_description
+from latent_tokens.storage import kind_of, read_description
 from latent_tokens.tasks import Examples, Language
 from latent_tokens.training.data import CHECKED_AT_ONCE, check_tokenizer
 
@@ -129,7 +122,7 @@ def build_network(
         return config, given_network(given, config, task, method, is_resumed=resumed is not None)
     try:
         if config.start is not None and (
-            is_hf_run(resumed) if resumed is not None else is_hf_folder(start_folder(config))
+            is_hf_run(resumed) if resumed is not None else starts_from_hf(start_folder(config))
         ):
             return config, hf_network(config, task, method, resumed)
         check_unset(config, OF_ADAPTATION, FOR_TRANSFORMERS)
@@ -195,9 +188,11 @@ def start_folder(config: TrainConfig) -> Path:
     return find(str(config.start), partial(fetch, files=FILES))
 
 
-def is_hf_folder(folder: Path) -> bool:
+def starts_from_hf(folder: Path) -> bool:
     """Return whether a directory has a model of transformers, or one that was adapted from it."""
-    return is_of_transformers(folder) or is_hf_run(read_description(folder, "config.json", "model"))
+    if kind_of(folder) == "transformers":
+        return True
+    return is_hf_run(read_description(folder, "config.json", "model"))
 
 
 def hf_network(
@@ -230,7 +225,7 @@ def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
 
 def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDenoiser:
     """Return the model that a run starts from, with an untrained adapter if the config has one."""
-    if is_of_transformers(folder):
+    if kind_of(folder) == "transformers":
         check_package("transformers", "text", config.start)
         model = read_model(folder)
         # Before a row is added

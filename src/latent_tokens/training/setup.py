@@ -39,6 +39,7 @@ from latent_tokens.storage import (
     Json,
     half_written,
     json_bytes,
+    kind_of,
     provenance,
     read_description,
     write_atomic,
@@ -197,7 +198,7 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
     Raise ValueError if the directory can do neither.
     """
     folder = config.folder
-    is_run = (folder / "config.json").is_file()
+    is_run = kind_of(folder) in ("model", "others", "corrupt")
     if config.resume in ("yes", "extend") or (config.resume == "auto" and is_run):
         return read_description(folder, "config.json", "run to resume", hint=RESTORE_HINT)
     temporary = set(half_written(folder))  # what a killed start left

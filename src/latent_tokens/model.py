@@ -34,11 +34,12 @@ from latent_tokens.evaluation.problems import (
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import split_functions
-from latent_tokens.hf.directory import from_pretrained, model_of
+from latent_tokens.hf.directory import from_pretrained, open_models
 from latent_tokens.hf.export import push_to_hub, save_pretrained
 from latent_tokens.keywords import EvalSettings, ModelSettings, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
+from latent_tokens.processes import fastest_device
 from latent_tokens.tasks import (
     Examples,
     Language,
@@ -423,7 +424,8 @@ def load(
         'sudoku-6'
     """
     folder = find(folder_or_name)
-    net = model_of(folder, method, base)
+    (net,) = open_models(folder, method=method, base=base)
+    net = net.to(fastest_device())
     if task is None or isinstance(task, str):
         learned: Language = learned_task(folder, task)
     else:

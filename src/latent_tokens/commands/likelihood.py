@@ -60,10 +60,12 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.data.corpus import text_of
     from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
     from latent_tokens.evaluation.rows import labeled
-    from latent_tokens.hf.directory import model_of
+    from latent_tokens.hf.directory import open_models
+    from latent_tokens.processes import fastest_device
 
     folder = find(command.run)
-    net = model_of(folder, command.method, command.base)
+    (net,) = open_models(folder, method=command.method, base=command.base)
+    net = net.to(fastest_device())
     task = learned_text(folder)
     text = None if command.text is None else text_of(command.text)
     source = f"text={command.text}" if text is not None else f"data={command.data}"

@@ -260,12 +260,12 @@ def run_export(command: Export) -> int:
     """Run `latent-tokens export`. Print the directory."""
     import torch
 
-    from latent_tokens.hf.directory import opened
+    from latent_tokens.hf.directory import open_models
     from latent_tokens.hf.export import save_pretrained
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
-    (net,) = opened(command.run, method=command.method, base=command.base)
+    (net,) = open_models(command.run, method=command.method, base=command.base)
     save_pretrained(net, command.out, dtype=dtype, license=command.license)
     print(command.out)
     return 0

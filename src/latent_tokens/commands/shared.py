@@ -73,10 +73,10 @@ class OwnCode(OwnMethod):
         """
         from latent_tokens.checkpoints.files import find
         from latent_tokens.checkpoints.learned import learned_task
-        from latent_tokens.hf.directory import opened
+        from latent_tokens.hf.directory import open_models
 
         folders = [find(run) for run in runs]
-        nets = opened(*folders, method=self.method, base=self.base)
+        nets = open_models(*folders, method=self.method, base=self.base)
         tasks = [learned_task(folder, self.task) for folder in folders]
         return list(zip(folders, nets, tasks, strict=True))
 

@@ -113,7 +113,7 @@ class LanguageModel:
         files = sorted(Path(name).glob("*.gguf")) if Path(name).is_dir() else []
         options = {"gguf_file": files[0].name} if files else {}
         try:
-            self.tokenizer, model = read_model(name, options)
+            self.tokenizer, model = read_evaluator(name, options)
         except Exception as error:  # a directory, a hub or a network can fail in any way
             raise ValueError(
                 f"evaluator={name}: must be a directory or a name on the Hub with a causal language model"
@@ -196,7 +196,7 @@ class LanguageModel:
         ]
 
 
-def read_model(
+def read_evaluator(
     name: str, options: dict[str, str]
 ) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     """Return the tokenizer and the causal language model of a directory, of the cache, or of the hub.

@@ -27,7 +27,6 @@ from latent_tokens.core.method import Method, name_of
 from latent_tokens.hf.language_models import HuggingFaceDenoiser, freeze_embeddings
 from latent_tokens.hf.reading import describe_hf_run, is_for_transformers, is_hf_run, open_hf_run
 from latent_tokens.network.transformer import Transformer
-from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, kind_of, read_description, write_atomic
 
@@ -225,15 +224,7 @@ def build(config: Entries) -> Transformer:
     return net
 
 
-def model_of(
-    run: str | Path, method: str | None = None, base: str | Path | None = None
-) -> Transformer:
-    """Return the model of `opened`, on the fastest device available."""
-    (net,) = opened(run, method=method, base=base)
-    return net.to(fastest_device())
-
-
-def opened(
+def open_models(
     *runs: str | Path, method: str | None = None, base: str | Path | None = None
 ) -> list[Transformer]:
     """Return the models of run directories or names, on the CPU, as `from_pretrained`.

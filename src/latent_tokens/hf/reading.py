@@ -1,4 +1,20 @@
-"""Models of transformers as networks, and directories of networks that were adapted from one."""
+"""Models of transformers as networks, and directories of networks that were adapted from one.
+
+The functions that open a model, the lowest first. Each calls only those above it.
+
+* `read_model`: a directory of transformers as the class that it names.
+* `published_network`: a directory of a published layout, with its method.
+* `from_transformers`: either of both as a denoiser, by directory or name.
+* `build_hf_run`: a network that was adapted, without its trained weights, to resume its run.
+* `open_hf_run`: the same with its weights and method.
+* `hf.directory.from_pretrained`: any directory of this package, by directory or name.
+* `hf.directory.open_models`: several of them, of a method whose name was typed.
+* `harness.text_model.open_model`: a language model with the tokens of its text, also of transformers.
+* `model.load`: a model with its task, on the fastest device.
+
+`LatentTokensForMaskedLM.from_pretrained` is that of transformers. `checkpoints.published` has
+`import_checkpoint` for Eso-LM and MDLM.
+"""
 
 from __future__ import annotations
 

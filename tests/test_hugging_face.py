@@ -263,7 +263,6 @@ def test_generate_gives_our_samples(model_of, name):
     ids = boards(3)
     made = lt.generate(model.net, model.net.method, ids, ids != MASK, decoding, 11)
     output = model.generate(ids, **settings, seed=11)
-    assert torch.equal(output, made.tokens)
     assert torch.equal(output.sequences, made.tokens)
     assert torch.equal(output.order, made.order)
     assert torch.equal(output.tokens_processed, made.processed)
@@ -358,4 +357,5 @@ def test_gradient_checkpointing_saves_memory_alone(own, kind, dropout):
     assert torch.equal(value, plain_loss)
     assert all(map(torch.equal, gradients, plain_gradients))
     own.eval()
-    assert torch.equal(own.generate(ids, seed=1), own.generate(ids, seed=1))
+    samples = [own.generate(ids, seed=1).sequences for _ in range(2)]
+    assert torch.equal(*samples)

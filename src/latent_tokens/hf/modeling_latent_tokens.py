@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack, cast
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -19,6 +21,7 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.modeling_outputs import MaskedLMOutput
+from transformers.utils.generic import ModelOutput
 
 from latent_tokens.checkpoints.files import check_fingerprint, find
 from latent_tokens.checkpoints.hub import fetch
@@ -39,6 +42,21 @@ from latent_tokens.tasks import TASKS, Language, Text
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
 PREFIX = "net."  # of the names of weights in the class, which a directory does not have
 FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
+
+
+@dataclass
+class GeneratedOutput(ModelOutput):
+    """The result of `generate`: the tokens with the record of their decoding."""
+
+    sequences: Int[Tensor, "B L"]
+    # Given positions, then the others in decoding order
+    order: Int[Tensor, "B L"] | None = None
+    nfe: int | None = None  # forward passes: the steps of the sample that took most
+    tokens_processed: Int[Tensor, " B"] | None = None  # summed over steps
+    # Decoded tokens per step of the sample
+    tokens_per_forward: Float[Tensor, " B"] | None = None
+    # Whether n leaves out masked tokens that each input had in training
+    off_distribution: bool | None = None
 
 
 class LatentTokensConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
@@ -326,26 +344,6 @@ def arrange(
     return tokens, layout, slots.argsort(1)
 
 
-class GeneratedOutput(Tensor):
-    """The result of `generate`: the tokens (B, L), a tensor, with the record of their decoding.
-
-    A tokenizer decodes it as any other tensor. The result of an operation is a plain tensor.
-    """
-
-    sequences: Tensor  # Int[B, L], the tokens as a plain tensor
-    order: Tensor  # Int[B, L]: given positions, then the others in decoding order
-    nfe: int  # forward passes: the steps of the sample that took most
-    tokens_processed: Tensor  # Int[B]: summed over steps
-    tokens_per_forward: Tensor  # Float[B]: decoded tokens per step of the sample
-    off_distribution: bool  # whether n leaves out masked tokens that each input had in training
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return the attribute of a name, as outputs of transformers do, or a part of the tensor."""
-        return getattr(self, index) if isinstance(index, str) else super().__getitem__(index)
-
-
 def decode_masked(
     net: Transformer,
     input_ids: Tensor,
@@ -365,13 +363,11 @@ def decode_masked(
         net, net.method, input_ids, known, decoding, seed, lengths=lengths, on_step=on_step
     )
 
-    # The tokens with their record.
-    sequences = torch.where(attended, result.tokens, input_ids)
-    output = sequences.as_subclass(GeneratedOutput)
-    output.sequences = sequences
-    output.order = result.order
-    output.nfe = result.forward_passes
-    output.tokens_processed = result.processed
-    output.tokens_per_forward = (~known).sum(1) / result.passes.clamp(min=1)
-    output.off_distribution = is_off_distribution(net.method, decoding.latents)
-    return output
+    return GeneratedOutput(
+        sequences=torch.where(attended, result.tokens, input_ids),
+        order=result.order,
+        nfe=result.forward_passes,
+        tokens_processed=result.processed,
+        tokens_per_forward=(~known).sum(1) / result.passes.clamp(min=1),
+        off_distribution=is_off_distribution(net.method, decoding.latents),
+    )

@@ -2,7 +2,7 @@
 # demo            Train a model, vary its number of latent tokens, and draw the curve. Needs no extra.
 # test            Run the fast tests.
 # test-all        Run all tests, those of core and network with checks of shapes. Then compare speed ratios with
-#                 those in src/latent_tokens/bench.py.
+#                 those in benchmarks/bench.py.
 # check           Format, lint and type checks, also of the text of pages and docstrings, and of web/ if npm is
 #                 installed. Known vulnerabilities are printed and do not fail it.
 # docs            Build the manual in site/. A broken link fails.
@@ -59,7 +59,7 @@ test: setup
 test-all: $(if $(NPM),$(NODE_MODULES)) setup
 	CHECK_SHAPES=1 .venv/bin/pytest $(PARALLEL) -m shapes
 	.venv/bin/pytest $(PARALLEL) -m "not shapes"
-	OMP_NUM_THREADS=1 $(RUN) bench --check --max-drop 0.5
+	OMP_NUM_THREADS=1 $(PYTHON) benchmarks/bench.py --check --max-drop 0.5
 
 check: lint types check-page
 

@@ -22,7 +22,7 @@ Every command with its flags and two examples. `python scripts/cli_page.py` writ
 | exit code | meaning |
 |---|---|
 | 0 | success |
-| 1 | `solve` has no valid answer, or `doctor` or `bench --check` fails |
+| 1 | `solve` has no valid answer, or `doctor` fails |
 | 2 | an error in the arguments or the files |
 | 75 | training was stopped by a signal after it saved a checkpoint. Resume it |
 | 130 | stopped with Ctrl-C |

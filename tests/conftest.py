@@ -97,15 +97,6 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("any_method", methods.values(), ids=methods)
 
 
-@pytest.fixture(scope="module")
-def brief_look():
-    """Measure the limits of the machine on small matrices and blocks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("latent_tokens.bench.SIDE", 512)
-        patch.setattr("latent_tokens.bench.COPIED", 1 << 24)
-        yield
-
-
 def untrained(size, factor):
     """Return an untrained network for 4x4 Sudoku. Its weights are large, so that its input matters."""
     torch.manual_seed(0)

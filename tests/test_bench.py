@@ -2,18 +2,21 @@
 
 import json
 import shlex
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from latent_tokens import SIZES, Transformer
-from latent_tokens.bench import STORED_RATIOS, Machine, bench, count_flop
-from latent_tokens.cli import main
-from latent_tokens.configs import BenchConfig
 from latent_tokens.processes import fastest_device
 
-SMALL = "bench --sizes nano --lengths 12 --batch-sizes 2 --precisions fp32 --rounds 1"
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from bench import STORED_RATIOS, BenchConfig, Machine, bench, count_flop, default_precisions, main
+
+SMALL = "--sizes nano --lengths 12 --batch-sizes 2 --precisions fp32 --rounds 1"
 # Tokens of mdm per token of a decode of 12 tokens: 12 * 12, over the sum of clean + candidates + latents.
 DECODES = [
     ("mdm", "all", 8, 1),
@@ -26,6 +29,15 @@ DECODES = [
 ]
 
 pytestmark = pytest.mark.usefixtures("brief_look")
+
+
+@pytest.fixture(scope="module")
+def brief_look():
+    """Measure the limits of the machine on small matrices and blocks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bench.SIDE", 512)
+        patch.setattr("bench.COPIED", 1 << 24)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +109,35 @@ def test_commands_run_on_the_fastest_device_that_has_float64(monkeypatch, presen
 
 def test_check_fails_if_a_ratio_fell_further_than_allowed(monkeypatch, capsys):
     for name, value in (("LENGTH", 6), ("BATCH", 1), ("ROUNDS", 1)):
-        monkeypatch.setattr(f"latent_tokens.bench.CHECKED_{name}", value)
+        monkeypatch.setattr(f"bench.CHECKED_{name}", value)
     low = dict.fromkeys(STORED_RATIOS, 1e-3)
-    monkeypatch.setattr("latent_tokens.bench.STORED_RATIOS", {**low, "esolm over mdm": 1e3})
-    assert main(["bench", "--check"]) == 1
+    monkeypatch.setattr("bench.STORED_RATIOS", {**low, "esolm over mdm": 1e3})
+    assert main(["--check"]) == 1
     fallen = [line for line in capsys.readouterr().out.splitlines() if "fell" in line]
     assert [line.split(":")[0] for line in fallen] == ["esolm over mdm"]
-    assert main(["bench", "--check", "--max-drop", "1", "--json"]) == 0
+    assert main(["--check", "--max-drop", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out).keys() == STORED_RATIOS.keys()
+
+
+REFUSED = {
+    "--methods scmd": "--methods scmd: must be one of mdm, ",
+    "--train tiny:64": "--train tiny:64: must be SIZE:BATCHxLENGTH, like tiny:64x128",
+    "--train huge:4x4": "SIZE is one of pico, nano",
+    "--check --max-drop 2": "--max-drop 2.0: must be a number from 0 to 1",
+    "--vocabulary 1": "--vocabulary 1: must be a whole number from 2",
+    "--batch-sizes -1": "--batch-sizes -1: must be a whole number from 1",
+    "--methods --train": "nothing to measure",
+}
+
+
+@pytest.mark.parametrize("flags", REFUSED)
+def test_refused_setting_is_one_line_and_exit_code_2(capsys, flags):
+    assert main(shlex.split(flags)) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("bench.py: ")]
+    assert REFUSED[flags] in line
+
+
+@pytest.mark.parametrize(("automatic", "precisions"), [("fp32", ("fp32",)), ("bf16", ("fp32", "bf16"))])
+def test_precisions_measured_are_fp32_and_the_automatic(monkeypatch, automatic, precisions):
+    monkeypatch.setattr("bench.resolve_precision", lambda precision, device: automatic)
+    assert default_precisions(torch.device("cpu")) == precisions

@@ -204,16 +204,9 @@ REFUSED = [
     (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/nowhere/all.html", "its directory does not exist"),
     (f"trace sudoku-6-scdm {PUZZLE} -o {{full}}/x.html --png {{full}}/x.htm", "must end with .png"),
     ("demo --out {full}", "exists and is not empty"),
-    ("bench --methods scmd", "--methods scmd: must be one of mdm, "),
-    ("bench --train tiny:64", "--train tiny:64: must be SIZE:BATCHxLENGTH, like tiny:64x128"),
-    ("bench --train huge:4x4", "SIZE is one of pico, nano"),
-    ("bench --check --max-drop 2", "--max-drop 2.0: must be a number from 0 to 1"),
-    ("bench --vocabulary 1", "--vocabulary 1: must be a whole number from 2"),
-    ("bench --methods --train", "nothing to measure"),
 ]
 
 
-@pytest.mark.usefixtures("brief_look")
 @pytest.mark.parametrize(("command", "message"), REFUSED, ids=[command for command, _ in REFUSED])
 def test_refused_setting_is_one_line_and_exit_code_2(runs, tmp_path, capsys, command, message):
     (tmp_path / "file").touch()
@@ -255,7 +248,7 @@ def test_a_directory_named_like_markup_is_shown_as_it_is(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_memory_that_is_not_there_is_one_line(capsys):
-    assert run("bench --lengths 8 --batch-sizes 99999999999999 --methods scdm --train") == 2
+    assert run("solve 1.....3............2................ --attempts 99999999999999") == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("latent-tokens:")]
     assert "out of memory" in line
 

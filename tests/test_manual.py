@@ -39,7 +39,7 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = [command.split("#")[0].strip() for command in commands(README)]
 # Shorter runs than a reader has, in the same commands and lines of Python.
 SHORTER = {
-    "bench --sizes nano --lengths 16": "bench --sizes nano --lengths 6",
+    "bench.py --sizes nano --lengths 16": "bench.py --sizes nano --lengths 6",
     "--text README.md": "--text start.md",
     # The board of the large GIF, with 8 masked cells: 8 steps to draw instead of 45.
     ".942....51...34..9.2..9..8..429...13..5.6.89.9..3.....839.25.4...74.9.3.45..7..2.": (
@@ -57,7 +57,6 @@ OF_README = {
     "evaluate": "--num-samples 4",
     "data": "--num-train 64",
     "reproduce": "--scale smoke",
-    "bench": "--sizes nano --lengths 6 --train nano:4x6 --rounds 1",
 }
 
 
@@ -79,7 +78,6 @@ def test_each_shortened_line_is_on_a_page():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("brief_look")
 @pytest.mark.parametrize(
     ("name", "least", "written"),
     [
@@ -175,7 +173,6 @@ def test_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch,
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("brief_look")
 def test_readme_commands_run(tmp_path):
     """The make targets that run tests or checks are left out."""
     (tmp_path / "README.md").write_text(README)

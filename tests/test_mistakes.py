@@ -91,7 +91,6 @@ COMMANDS = [
     (f"solve {BOARD} --base x", "base x", "Add --run RUN"),
     (f"solve {BOARD} --attempts 0", "attempts 0", "from 1"),
     ("data sudoku-4 --show 1001", "show 1001", "at most 1,000"),
-    ("bench --batch-sizes -1", "batch-sizes -1", "from 1"),
     ("lm-eval sudoku-6-scdm --tasks mine --limit 0", "limit 0", "from 1"),
     (f"train sudoku-4 scdm {FEW} --resume auto --freeze-embeddings --out {{run}}", "run", "no --freeze-e"),
     ("solve 1....x3............2................", "x in row 1 column 6", "1-6"),

@@ -9,7 +9,6 @@ import torch
 from helpers.refusals import refused
 from helpers.runs import checkpoints, description, stop_at, tiny_run
 from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, evaluate, fit, from_pretrained
-from latent_tokens.bench import default_precisions
 from latent_tokens.core.sampling import generate
 from latent_tokens.network.kernels import bf16_is_fast, precision_reason, resolve_precision
 
@@ -34,7 +33,6 @@ def test_auto_on_a_cpu_is_bf16_with_its_instructions(cpu, known, precision):
     assert resolve_precision("auto", CPU) == precision
     assert bf16_is_fast() == (precision == "bf16")
     assert ("neither" in precision_reason(CPU)) == (precision == "fp32")
-    assert default_precisions(CPU) == (("fp32",) if precision == "fp32" else ("fp32", "bf16"))
     assert resolve_precision("auto", torch.device("cuda")) == "bf16"
     for named in ("fp32", "bf16"):
         assert resolve_precision(named, CPU) == named

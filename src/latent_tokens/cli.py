@@ -28,9 +28,7 @@ METAVARS = {
     "mask": "ID|TEXT|new",
     "compare": "N|all|RUN",
     "prompt": "TEXT",
-    "methods": "METHOD [METHOD ...]",
     "tasks": "TASK [TASK ...]",
-    "train": "SHAPE [SHAPE ...]",
 }
 """The metavars of flags that take text, but for those named as their flag."""
 OUT_OF_MEMORY = "out of memory|allocate memory|not enough memory"  # of PyTorch's messages
@@ -49,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     Returns:
-        0; 1 for an unsolved puzzle, a problem of the installation or a speed that fell; 2 for a user's
-        mistake; 130 for Ctrl-C; 75 if another signal stopped the training after a checkpoint was saved.
+        0; 1 for an unsolved puzzle or a problem of the installation; 2 for a user's mistake; 130 for
+        Ctrl-C; 75 if another signal stopped the training after a checkpoint was saved.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:

@@ -507,53 +507,6 @@ class DemoConfig(Config):
 
 
 @dataclass(frozen=True)
-class BenchConfig(Config):
-    """Settings to measure, in every combination."""
-
-    methods: tuple[str, ...] = ("mdm", "sidm", "scdm", "esolm", "arm")
-    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N,
-    for any window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth,
-    ar-latents or mdm-left."""
-    sizes: tuple[SizeName, ...] = ("tiny",)
-    """Network sizes to decode with."""
-    lengths: tuple[int, ...] = (128,)
-    """Sequence lengths."""
-    batch_sizes: tuple[int, ...] = (16,)
-    """Numbers of sequences decoded together."""
-    latents: tuple[int, ...] = (0,)
-    """Numbers of latent tokens, for methods with latent token control."""
-    candidates: tuple[int, ...] | None = None
-    """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
-    train: tuple[str, ...] = ("tiny:64x128", "nano:256x36")
-    """Training steps to measure, as SIZE:BATCHxLENGTH."""
-    precisions: tuple[Precision, ...] | None = None
-    """Floating-point formats of the network. Default: fp32, and bf16 if the hardware has
-    instructions for it."""
-    vocabulary: int = 32
-    """Vocabulary size of a network that decodes, MASK included. 32 is that of the paper's
-    parameter counts, 50258 that of GPT-2's tokens."""
-    positions: PositionName = "learned"
-    """Position encoding of such a network. learned, rotary (as in published text models) or
-    both."""
-    top_p: float = 1.0
-    """Nucleus sampling of decoding. 0.9 for text."""
-    plain: bool = True
-    """Measure the reference implementation too, for hours if sequences are long. --no-plain leaves
-    it out."""
-    rounds: int = 3
-    """Number of measurements, in turn. Medians are reported."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_int("vocabulary", self.vocabulary, 2)
-        for name in ("lengths", "batch_sizes"):
-            for value in getattr(self, name):
-                check_int(name, value, 1)
-        for value in self.latents:
-            check_int("latents", value, 0)
-
-
-@dataclass(frozen=True)
 class ReproduceConfig(Config):
     """A table or figure of the paper. Missing results are computed, and stored ones are reused."""
 

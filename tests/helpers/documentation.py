@@ -39,8 +39,10 @@ def run(commands, folder):
         elif name == "torchrun":
             fork_torchrun(arguments, folder)
         else:
+            # A script of the repository is named from its root.
+            directory = ROOT if arguments[:1] == ["benchmarks/bench.py"] else folder
             output = {"capture_output": True, "text": True}
-            done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, check=False, **output)
+            done = subprocess.run(command, shell=True, cwd=directory, env=ENVIRONMENT, check=False, **output)
             assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
 
 

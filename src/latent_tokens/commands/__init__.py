@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from latent_tokens.commands.bench import Bench, run_bench
 from latent_tokens.commands.data import Data, run_data
 from latent_tokens.commands.doctor import Doctor, run_doctor
 from latent_tokens.commands.evaluate import Evaluate, run_evaluate
@@ -36,7 +35,6 @@ TABLE: dict[str, tuple[type, Callable[[Any], int]]] = {
     "page": (Page, run_page),
     "trace": (Trace, run_trace),
     "demo": (Demo, run_demo),
-    "bench": (Bench, run_bench),
     "reproduce": (Reproduce, run_reproduce),
     "import": (Import, run_import),
     "likelihood": (Likelihood, run_likelihood),

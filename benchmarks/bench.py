@@ -1,10 +1,14 @@
 """The benchmark: speed of decoding and training, % of roofline, and speedup over the reference.
 
+    python benchmarks/bench.py --methods scdm mdm --precisions fp32
+    python benchmarks/bench.py --check                       # compare ratios of speeds with stored ones
+
 All compared cases are measured in turn, in one process, and reported as medians.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import statistics
@@ -14,20 +18,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, product
-from typing import Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 from unittest.mock import patch
 
 import numpy as np
 import torch
+import tyro
 from rich.table import Table
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.stored_methods import load_method
+from latent_tokens.checks import check_int, one_line
+from latent_tokens.cli import as_flags, explain_flags
+from latent_tokens.commands.shared import Command, keep_freed_memory, print_table
 from latent_tokens.configs import (
     DEFAULT_CANDIDATES,
-    BenchConfig,
+    Config,
     PositionName,
     Precision,
     SizeName,
@@ -58,10 +67,85 @@ STORED_RATIOS = {
     "scdm, optimized over reference": 1.05,
     "esolm over mdm": 2.1,
 }
-"""Ratios of speeds that every CPU reaches. `bench --check` compares with them."""
+"""Ratios of speeds that every CPU reaches. `--check` compares with them."""
 CHECKED_LENGTH = 32
 CHECKED_BATCH = 4
 CHECKED_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class BenchConfig(Config):
+    """Settings to measure, in every combination."""
+
+    methods: Annotated[tuple[str, ...], arg(metavar="METHOD [METHOD ...]")] = (
+        "mdm",
+        "sidm",
+        "scdm",
+        "esolm",
+        "arm",
+    )
+    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N,
+    for any window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth,
+    ar-latents or mdm-left."""
+    sizes: tuple[SizeName, ...] = ("tiny",)
+    """Network sizes to decode with."""
+    lengths: tuple[int, ...] = (128,)
+    """Sequence lengths."""
+    batch_sizes: tuple[int, ...] = (16,)
+    """Numbers of sequences decoded together."""
+    latents: tuple[int, ...] = (0,)
+    """Numbers of latent tokens, for methods with latent token control."""
+    candidates: tuple[int, ...] | None = None
+    """Numbers of candidates. Default: 8, but 1 for a fixed order and for esolm, as published."""
+    train: Annotated[tuple[str, ...], arg(metavar="SHAPE [SHAPE ...]")] = ("tiny:64x128", "nano:256x36")
+    """Training steps to measure, as SIZE:BATCHxLENGTH."""
+    precisions: tuple[Precision, ...] | None = None
+    """Floating-point formats of the network. Default: fp32, and bf16 if the hardware has
+    instructions for it."""
+    vocabulary: int = 32
+    """Vocabulary size of a network that decodes, MASK included. 32 is that of the paper's
+    parameter counts, 50258 that of GPT-2's tokens."""
+    positions: PositionName = "learned"
+    """Position encoding of such a network. learned, rotary (as in published text models) or
+    both."""
+    top_p: float = 1.0
+    """Nucleus sampling of decoding. 0.9 for text."""
+    plain: bool = True
+    """Measure the reference implementation too, for hours if sequences are long. --no-plain leaves
+    it out."""
+    rounds: int = 3
+    """Number of measurements, in turn. Medians are reported."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_int("vocabulary", self.vocabulary, 2)
+        for name in ("lengths", "batch_sizes"):
+            for value in getattr(self, name):
+                check_int(name, value, 1)
+        for value in self.latents:
+            check_int("latents", value, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(Command, BenchConfig):
+    """Measure the speed of training and decoding on this machine.
+
+    The speed is compared with the roofline of the machine and with the reference implementation.
+
+    Examples:
+        python benchmarks/bench.py --methods scdm mdm --precisions fp32
+        python benchmarks/bench.py --sizes nano --lengths 16 --train nano:8x16 --rounds 1
+    """
+
+    json: bool = False
+    """Print the rows as JSON lines instead of a table, and with --check the ratios as one JSON
+    object."""
+    check: bool = False
+    """Compare ratios of speeds of the nano network with stored ones instead.
+    Exit code 1 if one fell too far."""
+    max_drop: float = 0.4
+    """Share of a stored ratio that --check allows to be lost. 0 to 1."""
+
 
 Row = dict[str, Any]
 Setting = tuple[str, int | None, int]
@@ -194,9 +278,7 @@ def settings(config: BenchConfig) -> list[Setting]:
     return chosen
 
 
-def groups_of_cases(
-    config: BenchConfig, precision: Precision, device: torch.device
-) -> Iterator[list[Case]]:
+def groups_of_cases(config: BenchConfig, precision: Precision, device: torch.device) -> Iterator[list[Case]]:
     """Yield groups of cases that are compared with each other: the decodes by each network, and each step."""
     chosen = settings(config)
     for size, length, batch in product(config.sizes, config.lengths, config.batch_sizes):
@@ -293,9 +375,7 @@ def training_step(
     random = np.random.default_rng(0)
     tokens = random.integers(VOCABULARY - 1, size=(4 * batch, length)).astype(np.uint8)
     examples = Examples.of(tokens, np.zeros(tokens.shape, bool))
-    batches = training_batches(
-        examples, lambda step: method, config, net.mask_id, 0, accelerator.device
-    )
+    batches = training_batches(examples, lambda step: method, config, net.mask_id, 0, accelerator.device)
     numbers = count()
 
     def step() -> None:
@@ -343,9 +423,7 @@ def measure_machine(dtype: torch.dtype, device: torch.device) -> Machine:
     with torch.no_grad():
         products = [seconds(lambda: matrix @ matrix, device) for _ in range(15)]
         copies = [seconds(lambda: target.copy_(source), device) for _ in range(15)]
-    return Machine(
-        2 * SIDE**3 / statistics.median(products), 2 * COPIED / statistics.median(copies)
-    )
+    return Machine(2 * SIDE**3 / statistics.median(products), 2 * COPIED / statistics.median(copies))
 
 
 def seconds(
@@ -454,3 +532,59 @@ def speed_cells(row: Mapping[str, Any]) -> dict[str, str]:
         "x mdm": ratio("ratio_to_mdm"),
         "predicted": ratio("token_theory"),
     }
+
+
+# The command.
+
+
+def run_bench(command: Bench) -> int:
+    """Measure, and print a table or JSON lines."""
+    keep_freed_memory()
+    if command.check:
+        return compare_ratios(command)
+
+    def on_row(row: Row) -> None:
+        if command.json:
+            print(json.dumps(row), flush=True)
+
+    rows = bench(command.config(BenchConfig), on_row=on_row)
+    if not rows:
+        raise ValueError(
+            "--methods with --train: there is nothing to measure. Name a method or a training shape."
+        )
+    if not command.json:
+        print_table(speed_table(rows))
+    return 0
+
+
+def compare_ratios(command: Bench) -> int:
+    """Measure the ratios, print them with the stored ones, and return 1 if one of them fell too far."""
+    if not 0 <= command.max_drop <= 1:
+        raise ValueError(f"max_drop={command.max_drop}: must be a number from 0 to 1")
+    ratios = measure_ratios()
+    fallen = 0
+    for name, ratio in ratios.items():
+        stored = STORED_RATIOS.get(name, 0)
+        least = (1 - command.max_drop) * stored
+        fallen += ratio < least
+        if not command.json:
+            fell = ": fell" if ratio < least else ""
+            print(f"{name}: {ratio:.2f} (stored {stored}, least {least:.2f}){fell}")
+    if command.json:
+        print(json.dumps(ratios, indent=1))
+    return int(fallen > 0)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark, and return its exit code: 1 if a ratio fell, 2 for a setting that is refused."""
+    explain_flags(Bench)
+    command = tyro.cli(Bench, prog="bench.py", args=arguments, config=(DisallowNone, FlagCreatePairsOff))
+    try:
+        return run_bench(command)
+    except ValueError as error:
+        print(f"bench.py: {one_line(as_flags(str(error), command))}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

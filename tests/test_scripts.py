@@ -1,7 +1,6 @@
 """The scripts that lint pages, count lines and list the files to read find what is planted."""
 
 import json
-import re
 import subprocess
 import sys
 
@@ -125,16 +124,6 @@ def test_counts_of_a_repository_made_by_hand(tmp_path):
 
 @pytest.mark.slow
 def test_reading_paths_of_contributing_are_the_files_executed():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-
-    def listed(pattern):
-        return re.findall(r"`([\w/]+\.py)`", re.search(pattern, text, re.M | re.S)[1])
-
     command = [sys.executable, str(ROOT / "scripts" / "size.py"), "--files"]
     traced = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    reference = listed(r"^\* \*\*A reference decoding step\*\*: ([^\n]*)$")
-    optimized = listed(r"^\* \*\*An optimized decoding step\*\*: ([^\n]*)$")
-    assert sorted(listed(r"^\* \*\*A training step\*\*: ([^\n]*)$")) == traced["training"]
-    assert sorted(reference) == traced["reference"]
-    assert sorted([*reference, *optimized]) == traced["optimized"]
-    assert sorted(listed(r"\| package \| files \|\n(.*?)\n\n")) == traced["cell"]
+    assert size.files_to_read((ROOT / "CONTRIBUTING.md").read_text()) == traced

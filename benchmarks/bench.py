@@ -45,7 +45,7 @@ from latent_tokens.configs import (
 from latent_tokens.core import method as of_method, sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
-from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.decoding import DEFAULT_CANDIDATES, Decoding
 from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.settings import shown_latents
 from latent_tokens.network.fast import generate

@@ -126,7 +126,7 @@ def test_generate_takes_every_setting_of_decoding(small, settings, decoding):
 
 # Rows that tests/test_mistakes.py does not have.
 MISTAKES = {
-    "confidence=margin: must be a function. Use order='margin'": {"confidence": "margin"},
+    "confidence=unsure: must be one of top_prob, margin, entropy": {"confidence": "unsure"},
     "num_samples=0: must be a whole number from 1": {"num_samples": 0},
     "num_samples=2: there are 3 prompts": {"prompt": ["1" + "." * 15] * 3, "num_samples": 2},
     "known=None: every token is given": {"prompt": [0] * 16},

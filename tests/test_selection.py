@@ -1,6 +1,7 @@
 """Rules that decide after the predictions how many candidates a step decodes."""
 
-from dataclasses import fields
+from dataclasses import replace
+from inspect import signature
 
 import pytest
 import torch
@@ -8,9 +9,8 @@ import torch
 import latent_tokens as lt
 from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
 from latent_tokens.core import sampling
-from latent_tokens.core.decoding import DecodingSettings
-from latent_tokens.core.selection import select
-from latent_tokens.keywords import EvalSettings, ModelSettings, SamplingSettings, TrainSettings
+from latent_tokens.core.selection import AtMost, select
+from latent_tokens.keywords import DecodingKeywords, EvalKeywords, SamplingKeywords, TrainSettings
 
 
 def step_of(rows, *, in_order=False, num_candidates=None):
@@ -163,20 +163,42 @@ def nearest_last(step):
     return step.order
 
 
-OWN_FUNCTIONS = ("confidence", "select")
+@pytest.mark.parametrize(
+    ("named", "functions"),
+    [
+        ({"confidence": "margin"}, {"confidence": lt.margin}),
+        ({"order": "entropy"}, {"confidence": lt.entropy}),
+        ({"order": "uniform"}, {"order": lt.any_order, "candidates": 1}),
+        ({"order": "blockwise:2"}, {"order": lt.blockwise(2)}),
+        ({"latent_policy": "random"}, {"latent_policy": lt.random}),
+    ],
+)
+def test_decoding_takes_the_names_of_functions(named, functions):
+    assert lt.Decoding(**named) == lt.Decoding(**functions)
+    assert replace(lt.Decoding(**named), latents=2) == lt.Decoding(**functions, latents=2)
+
+
+def test_decoding_stores_one_rule_of_its_short_forms():
+    decoding = lt.Decoding(threshold=0.9, tokens_per_step=4)
+    assert decoding.select == AtMost(lt.Threshold(0.9), 4)
+    assert replace(decoding, tokens_per_step=2).select == AtMost(lt.Threshold(0.9), 2)
+    assert replace(decoding, latents=2).select == decoding.select
+    assert lt.Decoding(select=None) == lt.Decoding(tokens_per_step=1) == lt.Decoding()
+
+
+OWN_FUNCTIONS = {"confidence", "select"}
 
 
 @pytest.mark.parametrize(
     ("keywords", "config", "others"),
     [
-        (DecodingSettings, lt.Decoding, ()),
-        (SamplingSettings, SamplingConfig, ()),
-        (ModelSettings, SamplingConfig, OWN_FUNCTIONS),
-        (EvalSettings, EvalConfig, OWN_FUNCTIONS),
-        (TrainSettings, TrainConfig, ()),
+        (DecodingKeywords, lt.Decoding, set()),
+        (SamplingKeywords, SamplingConfig, OWN_FUNCTIONS),
+        (EvalKeywords, EvalConfig, OWN_FUNCTIONS),
+        (TrainSettings, TrainConfig, set()),
     ],
 )
-def test_keywords_are_the_fields_of_a_config(keywords, config, others):
+def test_keywords_are_the_arguments_of_a_config(keywords, config, others):
     names = {*keywords.__required_keys__, *keywords.__optional_keys__}
     arguments = {"task", "method"}  # which `fit` has by position
-    assert names == {*others, *(field.name for field in fields(config))} - arguments
+    assert names == (others | signature(config).parameters.keys()) - arguments

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, TypeVar, cast
 
@@ -72,6 +74,12 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
         raise ValueError(f"{name}={value}: {choices}")
 
 
+def block_in(order: str | None) -> int | None:
+    """Return the N of the order blockwise:N, or None for another order."""
+    match = re.fullmatch(r"blockwise:([1-9][0-9]*)", str(order))
+    return int(match[1]) if match else None
+
+
 def refuse(setting: str, problem: str, fix: str) -> NoReturn:
     """Raise the ValueError of a setting that does not suit another, with what to use instead."""
     raise ValueError(f"{setting}: {problem}. Use {fix}.")
@@ -95,7 +103,7 @@ def changed(config: C, settings: Mapping[str, Any]) -> C:
 
 def check_settings(kind: type[DataclassInstance], settings: Iterable[str]) -> None:
     """Raise ValueError, with the closest name, unless all settings are fields of a config."""
-    names = tuple(field.name for field in fields(kind))
+    names = tuple(signature(kind).parameters)
     for name in settings:
         check_choice("setting", name, names)
 

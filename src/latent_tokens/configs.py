@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
@@ -11,7 +10,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from latent_tokens.checks import MOST_THREADS, check_choice, check_int, check_min, check_positive
+from latent_tokens.checks import (
+    MOST_THREADS,
+    block_in,
+    check_choice,
+    check_int,
+    check_min,
+    check_positive,
+)
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -35,8 +41,6 @@ ExperimentName = Literal[
     "figure-sudoku-large", "figure-text", "table-text",
     "claims", "all",
 ]  # fmt: skip
-DEFAULT_CANDIDATES = 8
-"""The paper's k (appendix E.2)."""
 DEFAULT_NUM_TRAIN = 100_000
 MAY_CHANGE_ON_RESUME = (
     "out", "resume", "save_every", "save_minutes", "keep", "track", "parallel", "on_nan", "threads",
@@ -147,12 +151,6 @@ class SamplingConfig(StepConfig):
     confidence_noise: float | None = None
     """Scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding
     (MaskGIT). For adaptive orders only. Default: 0."""
-
-
-def block_in(order: str | None) -> int | None:
-    """Return the N of the order blockwise:N, or None for another order."""
-    match = re.fullmatch(r"blockwise:([1-9][0-9]*)", str(order))
-    return int(match[1]) if match else None
 
 
 SWEPT = ("candidates", "threshold", "entropy_bound", "factor", "latents")

@@ -13,14 +13,8 @@ import torch
 
 from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.checks import check_out
-from latent_tokens.configs import (
-    DEFAULT_CANDIDATES,
-    DemoConfig,
-    EvalConfig,
-    OrderName,
-    SamplingConfig,
-    TrainConfig,
-)
+from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig, TrainConfig
+from latent_tokens.core.decoding import DEFAULT_CANDIDATES
 from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.rows import Row, append_result, read_results

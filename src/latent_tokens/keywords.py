@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Union
 
 from latent_tokens.configs import (
     LoraTargets,
@@ -19,49 +19,43 @@ from latent_tokens.configs import (
 )
 
 Function = Callable[..., Any]  # your own, for a field of `Decoding`
+T = TypeVar("T")
+# One value, several for the rows of `evaluate`, or a rule
+Swept: TypeAlias = Union[T, tuple[T, ...], Function, None]  # noqa: UP007
 
 
 class DecodingKeywords(TypedDict, total=False):
-    """The settings that samples and evaluations share."""
+    """The settings of a decode: keywords of `generate`, `Model.generate` and `evaluate`.
 
-    order: str | Function | None
-    latent_policy: PolicyName | Function | None
+    Functions may be your own, or the name of a built-in one.
+    """
+
+    candidates: Swept[NumCandidates]
+    latents: Swept[NumLatents]
     tokens_per_step: int | Function | None
+    order: str | Function | None
+    confidence: str | Function | None
+    latent_policy: PolicyName | Function | None
+    refresh: bool
     temperature: float | None
     top_p: float | None
-    refresh: bool
-    confidence_noise: float | None
     off_distribution: bool
+    confidence_noise: float | None
+    select: Function | None
+    threshold: Swept[float]
+    entropy_bound: Swept[float]
+    factor: Swept[float]
+
+
+class SamplingKeywords(DecodingKeywords, total=False):
+    """The keywords of `Model.generate`."""
+
     seed: int
 
 
-class SamplingSettings(DecodingKeywords, total=False):
-    """The settings of `SamplingConfig` as keywords of `generate`."""
+class EvalKeywords(SamplingKeywords, total=False):
+    """The keywords of `evaluate`."""
 
-    latents: NumLatents | Function | None
-    candidates: NumCandidates | Function | None
-    threshold: float | None
-    entropy_bound: float | None
-    factor: float | None
-
-
-class ModelSettings(SamplingSettings, total=False):
-    """The keywords of `Model.generate`: also functions that no config can name."""
-
-    confidence: Function
-    select: Function
-
-
-class EvalSettings(DecodingKeywords, total=False):
-    """The settings of `EvalConfig`, and functions that it cannot name, as keywords of `evaluate`."""
-
-    latents: tuple[NumLatents, ...] | Function | None
-    candidates: tuple[NumCandidates, ...] | Function | None
-    threshold: tuple[float, ...] | None
-    entropy_bound: tuple[float, ...] | None
-    factor: tuple[float, ...] | None
-    confidence: Function
-    select: Function
     num_samples: int | None
     data: Path | None
     batch_size: int

@@ -36,7 +36,7 @@ from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import split_functions
 from latent_tokens.hf.directory import from_pretrained, open_models
 from latent_tokens.hf.export import push_to_hub, save_pretrained
-from latent_tokens.keywords import EvalSettings, ModelSettings, TrainSettings
+from latent_tokens.keywords import EvalKeywords, SamplingKeywords, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.processes import fastest_device
@@ -243,7 +243,7 @@ class Model:
         known: ArrayLike | None = None,
         *,
         num_samples: int | None = None,
-        **settings: Unpack[ModelSettings],
+        **settings: Unpack[SamplingKeywords],
     ) -> Samples:
         """Return samples: of prompts, one each, or of problems of the task.
 
@@ -288,7 +288,7 @@ class Model:
         *,
         evaluator: str | None = None,
         out: str | Path | None = None,
-        **settings: Unpack[EvalSettings],
+        **settings: Unpack[EvalKeywords],
     ) -> ResultTable:
         """Return the rows of `evaluate`, one per combination of settings.
 

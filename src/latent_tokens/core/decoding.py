@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,23 +13,34 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import function_name, is_number, is_whole, refuse
-from latent_tokens.configs import DEFAULT_CANDIDATES
-from latent_tokens.core.confidence import Confidence, entropy, top_prob
+from latent_tokens.checks import Registry, block_in, function_name, is_number, is_whole, refuse
+from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.core.order import Order, block_of, is_left_to_right, is_refreshable
-from latent_tokens.core.policies import LatentPolicy, nearest
+from latent_tokens.core.order import (
+    Order,
+    any_order,
+    block_of,
+    blockwise,
+    is_left_to_right,
+    is_refreshable,
+    left_to_right,
+)
+from latent_tokens.core.policies import LatentPolicy, nearest, random
 from latent_tokens.core.selection import (
+    ONE_TOKEN,
     EntropyBound,
-    Factor,
     FixedCount,
     Partition,
     Selection,
-    Threshold,
+    bare_rule,
+    rule_from,
+    setting_of,
 )
 
 Count = int | Literal["all"] | Callable[[int], int]
+DEFAULT_CANDIDATES = 8
+"""The paper's k (appendix E.2)."""
 RowCounts = npt.NDArray[np.integer[Any]]  # one number per row, on the host
 
 
@@ -52,9 +63,24 @@ def check_count(name: str, value: object, least: int) -> None:
         raise ValueError(f"{name}={value!r}: must be a whole number from {least}, or 'all'")
 
 
+CONFIDENCES: Registry[Confidence] = Registry(
+    "confidence", {"top_prob": top_prob, "margin": margin, "entropy": entropy}
+)
+ORDERS: Registry[Order] = Registry(
+    "order",
+    {"uniform": any_order, "left_to_right": left_to_right},
+    lambda name: None if (block := block_in(name)) is None else blockwise(block),
+    also=(*CONFIDENCES, "blockwise:N"),
+)
+POLICIES: Registry[LatentPolicy] = Registry("latent_policy", {"nearest": nearest, "random": random})
+
+
 @dataclass(frozen=True)
 class Decoding:
     """Settings of sampling, explained in docs/concepts.md. Raises ValueError for a value out of range.
+
+    A built-in confidence, order or latent policy may be given by its name. `tokens_per_step`,
+    `threshold`, `entropy_bound` and `factor` are short for a `select`, and are None afterwards.
 
     Example:
         >>> Decoding(candidates=4, latents=8).latents
@@ -64,7 +90,7 @@ class Decoding:
     # k, or number of clean tokens -> k: decode the most confident of the next k; None: `candidates_of`
     candidates: Count | None = None
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
-    tokens_per_step: int | Partition | None = None  # T of FixedCount; a rule keeps at most it
+    tokens_per_step: InitVar[int | Partition | None] = None  # T of FixedCount; of a rule the most
     order: Order | None = None  # None = the method's own
     # Of the raw logits (D-16, confidence); None = top_prob, and entropy for its bound
     confidence: Confidence | None = None
@@ -74,97 +100,93 @@ class Decoding:
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
-    select: FixedCount | Selection | None = None  # how many a step decodes; None = FixedCount(1)
-    threshold: float | int | None = None  # short for select=Threshold(threshold)
-    entropy_bound: float | int | None = None  # short for select=EntropyBound(entropy_bound)
-    factor: float | int | None = None  # short for select=Factor(factor)
+    select: FixedCount | Selection = ONE_TOKEN  # how many candidates a step decodes
+    threshold: InitVar[float | int | None] = None  # short for select=Threshold(threshold)
+    entropy_bound: InitVar[float | int | None] = (
+        None  # short for select=EntropyBound(entropy_bound)
+    )
+    factor: InitVar[float | int | None] = None  # short for select=Factor(factor)
 
-    def __post_init__(self) -> None:
-        """Check each setting, then those that exclude each other."""
+    def __post_init__(
+        self,
+        tokens_per_step: int | Partition | None,
+        threshold: float | int | None,
+        entropy_bound: float | int | None,
+        factor: float | int | None,
+    ) -> None:
+        """Resolve names and short forms, check each setting, then those that exclude each other."""
         check_count("candidates", self.candidates, least=1)
         check_count("latents", self.latents, least=0)
-        functions = {
-            "order": "given(schedule), or confidence=entropy",
-            "confidence": "confidence=margin",
-            "latent_policy": "latent_policy=random",
-            "select": "select=Threshold(0.9)",
-        }
-        for name, fix in functions.items():
+        resolve_names(self)
+        given = ONE_TOKEN if self.select is None else self.select
+        functions = {"confidence": "margin", "latent_policy": "random", "order": "given(schedule)"}
+        for name, fix in {**functions, "select": "Threshold(0.9)"}.items():
             value = getattr(self, name)
             if value is not None and not callable(value) and not isinstance(value, FixedCount):
-                refuse(f"{name}={value}", "must be a function", fix)
+                refuse(f"{name}={value}", "must be a function", f"{name}={fix}")
         for name in ("temperature", "confidence_noise"):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < float("inf"):
                 raise ValueError(f"{name}={value!r}: must be 0 or more, and finite")
         if not is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p!r}: must be above 0 and at most 1")
-        if self.tokens_per_step is not None:
-            FixedCount(self.tokens_per_step)  # which checks it
-
-        names = ("select", "threshold", "entropy_bound", "factor")
-        rules = [
-            f"{name}={getattr(self, name)}" for name in names if getattr(self, name) is not None
-        ]
-        noise = f"confidence_noise={self.confidence_noise}"
-        is_rule = not isinstance(self.selection, FixedCount)
-        is_partition = callable(self.tokens_per_step)
-        if len(rules) > 1:
-            raise ValueError(f"{' and '.join(rules)}: use one of them")
-        if rules and self.tokens_per_step is not None and (is_partition or not is_rule):
-            raise ValueError(f"{rules[0]} with tokens_per_step: leave one of the two out")
-        if is_rule and self.confidence_noise:
-            raise ValueError(f"{rules[0]} with {noise}: leave one of the two out")
-        if isinstance(self.selection, EntropyBound) and self.confidence not in (None, entropy):
-            name = function_name(self.confidence)
-            problem = "it decodes by entropy. Leave confidence out"
-            raise ValueError(f"{rules[0]} with confidence={name}: {problem}.")
-        k, step = self.candidates, getattr(self.selection, "tokens", None)
-        if isinstance(k, int) and isinstance(step, int) and 1 < k < step:
-            problem = "a step decodes at most its candidates"
-            refuse(f"tokens_per_step={step} with candidates={k}", problem, f"candidates={step}")
-        if self.confidence_noise and self.candidates == 1:
-            refuse(f"{noise} with candidates=1", "one candidate leaves no choice", "candidates=8")
-
-    @cached_property
-    def selection(self) -> FixedCount | Selection:
-        """How many of its candidates a step decodes."""
-        if self.select is not None:
-            return self.select
-        if self.threshold is not None:
-            return Threshold(self.threshold)
-        if self.entropy_bound is not None:
-            return EntropyBound(self.entropy_bound)
-        if self.factor is not None:
-            return Factor(self.factor)
-        return FixedCount(1 if self.tokens_per_step is None else self.tokens_per_step)
+        values = {"threshold": threshold, "entropy_bound": entropy_bound, "factor": factor}
+        object.__setattr__(self, "select", rule_from(given, tokens_per_step, values))
+        check_selection(self)
 
     @property
     def ranking(self) -> Confidence:
         """The confidence by which candidates are decoded."""
         if self.confidence is not None:
             return self.confidence
-        return entropy if isinstance(self.selection, EntropyBound) else top_prob
+        return entropy if isinstance(bare_rule(self.select), EntropyBound) else top_prob
 
 
-class DecodingSettings(TypedDict, total=False):
-    """The fields of `Decoding` as keywords of `generate`, which an editor completes."""
+def resolve_names(decoding: Decoding) -> None:
+    """Replace the names of built-in functions in a new `Decoding` by what they are on the command line.
 
-    candidates: Count | None
-    latents: Count | None
-    tokens_per_step: int | Partition | None
-    order: Order | None
-    confidence: Confidence | None
-    latent_policy: LatentPolicy
-    refresh: bool
-    temperature: float
-    top_p: float
-    off_distribution: bool
-    confidence_noise: float
-    select: FixedCount | Selection | None
-    threshold: float | None
-    entropy_bound: float | None
-    factor: float | None
+    An order that is the name of a confidence sets the confidence. Uniform order has one candidate.
+
+    Raises:
+        ValueError: a name is unknown, or the order sets what another setting has.
+    """
+
+    values: dict[str, Any] = {}
+    order: object = decoding.order
+    if isinstance(order, str):
+        is_confidence = order in CONFIDENCES
+        values["order"] = None if is_confidence else ORDERS[order]
+        if is_confidence:
+            values["confidence"] = CONFIDENCES[order]
+        if order == "uniform":
+            values["candidates"] = 1
+        for name in values.keys() - {"order"}:
+            if getattr(decoding, name) not in (None, values[name], order):
+                refuse(f"order={order} with {name}", f"it sets {name}", "one of the two")
+    for name, known in (("confidence", CONFIDENCES), ("latent_policy", POLICIES)):
+        if isinstance(getattr(decoding, name), str):
+            values.setdefault(name, known[getattr(decoding, name)])
+    for name, value in values.items():
+        object.__setattr__(decoding, name, value)
+
+
+def check_selection(decoding: Decoding) -> None:
+    """Raise ValueError if the rule of selection excludes the confidence, its noise or the candidates."""
+    select, k = decoding.select, decoding.candidates
+    rule = bare_rule(select)
+    noise = f"confidence_noise={decoding.confidence_noise}"
+    if not isinstance(rule, FixedCount) and decoding.confidence_noise:
+        raise ValueError(f"{setting_of(rule)} with {noise}: leave one of the two out")
+    if isinstance(rule, EntropyBound) and decoding.confidence not in (None, entropy):
+        name = function_name(decoding.confidence)
+        problem = "it decodes by entropy. Leave confidence out"
+        raise ValueError(f"{setting_of(rule)} with confidence={name}: {problem}.")
+    step = getattr(select, "tokens", None)
+    if isinstance(k, int) and isinstance(step, int) and 1 < k < step:
+        problem = "a step decodes at most its candidates"
+        refuse(f"tokens_per_step={step} with candidates={k}", problem, f"candidates={step}")
+    if decoding.confidence_noise and k == 1:
+        refuse(f"{noise} with candidates=1", "one candidate leaves no choice", "candidates=8")
 
 
 @dataclass(frozen=True)
@@ -249,10 +271,10 @@ def candidates_of(method: Method, decoding: Decoding) -> Count:
     """
     if decoding.candidates is not None:
         return decoding.candidates
-    is_fixed = isinstance(decoding.selection, FixedCount)
+    is_fixed = isinstance(decoding.select, FixedCount)
     if is_fixed and follows_order(method, decoding):
         return 1
-    size = getattr(decoding.selection, "tokens", 1)
+    size = getattr(decoding.select, "tokens", 1)
     return max(DEFAULT_CANDIDATES, size if isinstance(size, int) else 1)
 
 
@@ -317,8 +339,8 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     check_num_latents(method, decoding.latents, decoding.off_distribution)
     check_latent_policy(method, decoding.latent_policy)
     unsupported = f"is not supported by {named(method)}"
-    selection = decoding.selection
-    is_fixed = isinstance(selection, FixedCount)
+    select = decoding.select
+    is_fixed = isinstance(select, FixedCount)
     if is_fixed and method.is_left_to_right and decoding.candidates not in (None, 1):
         k = getattr(decoding.candidates, "__name__", decoding.candidates)
         fix = "candidates=1, or a mdm or scdm model"
@@ -334,16 +356,16 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
         fix = "order=left_to_right, or a mdm or scdm model"
         refuse(f"order {unsupported}", "it decodes from left to right only", fix)
-    if method.readout == "shifted" and selection != FixedCount(1):
-        rule = f"{selection}"
-        if isinstance(selection, FixedCount):
-            rule = f"tokens_per_step={selection.tokens}"
+    if method.readout == "shifted" and select != ONE_TOKEN:
+        rule = f"{select}"
+        if isinstance(select, FixedCount):
+            rule = f"tokens_per_step={select.tokens}"
         refuse(f"{rule} {unsupported}", "it predicts one token per step", "tokens_per_step=1")
     block, own = blocks_of(method, decoding), block_of(method.attention)
     if own not in (None, block):
         fix = f"order=blockwise({own})"
         refuse(f"order=blockwise({block}) {unsupported}", f"it has blocks of {own}", fix)
-    if block is not None and isinstance(selection, FixedCount) and callable(selection.tokens):
+    if block is not None and isinstance(select, FixedCount) and callable(select.tokens):
         problem = "a partition does not end steps at blocks"
         refuse(f"tokens_per_step with blocks of {block}", problem, "a number")
 

@@ -168,10 +168,10 @@ def choose(
     of masked tokens of each row before the first step.
     """
     count = plan.on_device.count
-    if isinstance(decoding.selection, FixedCount):
+    if isinstance(decoding.select, FixedCount):
         confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, step.draw)
         return most_confident(step, confidence, count, int(plan.host.count.max()), tolerance)
-    picks, count = select(decoding.selection, step, decoding.ranking, count)
+    picks, count = select(decoding.select, step, decoding.ranking, count)
     plan.decide(count)
     return picks
 

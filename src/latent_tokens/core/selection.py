@@ -8,8 +8,9 @@ one where it is hard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Int
@@ -42,8 +43,8 @@ class FixedCount:
     `Decoding(tokens_per_step=T)` is short for `Decoding(select=FixedCount(T))`.
 
     Example:
-        >>> Decoding(select=FixedCount(2)).selection.tokens
-        2
+        >>> Decoding(tokens_per_step=2).select
+        FixedCount(tokens=2)
     """
 
     tokens: int | Partition = 1  # T, or the number of each step, as equal_parts(T)
@@ -55,6 +56,9 @@ class FixedCount:
             )
 
 
+ONE_TOKEN = FixedCount(1)
+
+
 @dataclass(frozen=True)
 class Threshold:
     """The rule that keeps every candidate whose largest probability is at least `probability`.
@@ -63,8 +67,8 @@ class Threshold:
     step.
 
     Example:
-        >>> Decoding(candidates="all", select=Threshold(0.9)).selection.probability
-        0.9
+        >>> Decoding(candidates="all", threshold=0.9).select
+        Threshold(probability=0.9)
     """
 
     probability: float | int
@@ -87,8 +91,8 @@ class EntropyBound:
     2505.24857). At 0 it keeps one token per step.
 
     Example:
-        >>> Decoding(candidates="all", select=EntropyBound(0.1)).selection.nats
-        0.1
+        >>> Decoding(candidates="all", entropy_bound=0.1).select
+        EntropyBound(nats=0.1)
     """
 
     nats: float | int
@@ -113,8 +117,8 @@ class Factor:
     per step.
 
     Example:
-        >>> Decoding(candidates="all", select=Factor(1.0)).selection.factor
-        1.0
+        >>> Decoding(candidates="all", factor=1.0).select
+        Factor(factor=1.0)
     """
 
     factor: float | int
@@ -131,6 +135,81 @@ class Factor:
             probability = probability.sort(1, descending=True).values
         count = torch.arange(1, probability.shape[1] + 1, device=probability.device)
         return ((count + 1) * (1 - probability) < self.factor).sum(1)
+
+
+RULES: dict[str, type[Threshold | EntropyBound | Factor]] = {
+    "threshold": Threshold,
+    "entropy_bound": EntropyBound,
+    "factor": Factor,
+}
+"""The rules by the setting that is short for one."""
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The rule that keeps what another keeps, at most `most` tokens per step.
+
+    Example:
+        >>> Decoding(threshold=0.9, tokens_per_step=4).select
+        AtMost(rule=Threshold(probability=0.9), most=4)
+    """
+
+    rule: Selection
+    most: int
+
+    def __call__(self, step: Candidates) -> Int[Tensor, " A"] | Bool[Tensor, "A K"]:
+        """Return what the rule keeps. `select` leaves out the least confident of too many."""
+        return self.rule(step)
+
+
+def rule_from(
+    select: FixedCount | Selection,
+    tokens_per_step: int | Partition | None,
+    values: Mapping[str, float | None],
+) -> FixedCount | Selection:
+    """Return how many candidates a step decodes: `select`, or what its short forms say.
+
+    Args:
+        select: the rule. FixedCount(1) is the default, which a short form replaces.
+        tokens_per_step: T, with a rule the most that it may keep.
+        values: the value of each setting in RULES, or None.
+
+    Raises:
+        ValueError: they exclude each other, or a value is out of range.
+    """
+    short = {name: value for name, value in values.items() if value is not None}
+    given = [f"{name}={value}" for name, value in short.items()]
+    if select != ONE_TOKEN:
+        given.insert(0, f"select={select}")
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)}: use one of them")
+    for name, value in short.items():
+        select = RULES[name](value)
+    if tokens_per_step is None:
+        return select
+    fixed = FixedCount(tokens_per_step)
+    if not given:
+        return fixed
+    if isinstance(select, FixedCount) or not isinstance(fixed.tokens, int):
+        raise ValueError(f"{given[0]} with tokens_per_step: leave one of the two out")
+    return AtMost(cast(Selection, bare_rule(select)), fixed.tokens)
+
+
+def setting_of(rule: FixedCount | Selection) -> str:
+    """Return a rule as the setting that is short for it, or as `select`."""
+    short = short_form(rule)
+    name, value = next(iter(short.items()), ("select", getattr(rule, "__name__", rule)))
+    return f"{name}={value}"
+
+
+def short_form(rule: FixedCount | Selection) -> dict[str, float]:
+    """Return the setting that is short for a rule, with its value. It is empty for one of your own."""
+    return {name: astuple(rule)[0] for name, kind in RULES.items() if type(rule) is kind}
+
+
+def bare_rule(select: FixedCount | Selection) -> FixedCount | Selection:
+    """Return a rule without the limit of `AtMost`."""
+    return select.rule if isinstance(select, AtMost) else select
 
 
 def select(

@@ -28,7 +28,7 @@ from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_ends, block_of, check_blocks, first_order
 from latent_tokens.core.policies import PolicyInput
-from latent_tokens.core.selection import FixedCount, sizes_of_steps
+from latent_tokens.core.selection import AtMost, FixedCount, sizes_of_steps
 
 Array = Tensor | np.ndarray
 
@@ -137,8 +137,8 @@ def start(
     streams = Streams(seed, rows)
     draw = partial(streams.uniform, everyone, masked.sum(1))
     order = first_order(order_of(method, decoding), known, lengths, draw)
-    selection = decoding.selection
-    tokens_per_step = selection.tokens if isinstance(selection, FixedCount) else 1
+    select = decoding.select
+    tokens_per_step = select.tokens if isinstance(select, FixedCount) else 1
     sizes = sizes_of_steps(tokens_per_step, masked, draw)
     if blocks_of(method, decoding) is not None and sizes.numel():
         sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block: there may be more
@@ -291,9 +291,9 @@ class Planner:
         count = np.minimum(self.sizes[lines, steps], in_block)
         given = (num_clean, num_masked, count, in_block)
         k, n = num_candidates_and_latents(self.method, self.decoding, *given)
-        if not isinstance(self.decoding.selection, FixedCount):
-            limit = self.decoding.tokens_per_step  # the most that a rule may keep
-            count = np.minimum(limit, k) if isinstance(limit, int) else k
+        select = self.decoding.select
+        if not isinstance(select, FixedCount):
+            count = np.minimum(select.most, k) if isinstance(select, AtMost) else k
         counts = Counts(
             rows=self.rows[lines],
             number=steps,

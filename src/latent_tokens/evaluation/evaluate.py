@@ -48,7 +48,7 @@ from latent_tokens.evaluation.settings import (
     with_protocol,
 )
 from latent_tokens.evaluation.text import DEFAULT_TEXTS, Evaluator, evaluator_of, scores_of_texts
-from latent_tokens.keywords import EvalSettings
+from latent_tokens.keywords import EvalKeywords
 from latent_tokens.network.check import check_once
 from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
@@ -115,7 +115,7 @@ def evaluate(
     *,
     evaluator: str | Evaluator | None = None,
     on_row: Callable[[Row], None] = lambda row: None,
-    **settings: Unpack[EvalSettings],
+    **settings: Unpack[EvalKeywords],
 ) -> list[Row]:
     """Return the rows of results.jsonl, one per combination of settings.
 
@@ -307,7 +307,7 @@ def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | No
 
     It is None for other decodings, and if n or k follows a rule.
     """
-    if decoding.selection != FixedCount(1) or blocks_of(method, decoding) is not None:
+    if decoding.select != FixedCount(1) or blocks_of(method, decoding) is not None:
         return None
     shown = shown_candidates(method, decoding), shown_latents(method, decoding)
     k, n = (length if count == "all" else count for count in shown)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from latent_tokens.checkpoints.learned import check_fits
-from latent_tokens.checks import check_choice, check_int
-from latent_tokens.configs import EvalConfig, block_in
+from latent_tokens.checks import block_in, check_choice, check_int
+from latent_tokens.configs import EvalConfig
 from latent_tokens.core.decoding import Count, Decoding, is_off_distribution
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, checked_method, name_of

@@ -17,12 +17,12 @@ from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig, Split
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import Decoding, Generated, Step
+from latent_tokens.core.decoding import POLICIES, Decoding, Generated, Step
 from latent_tokens.core.method import Method
 from latent_tokens.core.policies import LatentPolicy, influence, relevant
 from latent_tokens.data.loading import as_numpy, as_tensors, load_data
 from latent_tokens.data.splits import make_problems, make_splits
-from latent_tokens.evaluation.settings import NONE, POLICIES, check_policy, decoding_for
+from latent_tokens.evaluation.settings import NONE, check_policy, decoding_for
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, cast
 
-from latent_tokens.checks import function_name, refuse
-from latent_tokens.configs import (
-    DEFAULT_CANDIDATES,
-    EvalConfig,
-    NumLatents,
-    SamplingConfig,
-    block_in,
-)
-from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
+from latent_tokens.checks import block_in, function_name, refuse
+from latent_tokens.configs import EvalConfig, NumLatents, SamplingConfig
 from latent_tokens.core.decoding import (
+    CONFIDENCES,
+    DEFAULT_CANDIDATES,
+    ORDERS,
     Count,
     Decoding,
     candidates_of,
@@ -26,20 +22,15 @@ from latent_tokens.core.decoding import (
     order_of,
 )
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.core.order import Order, any_order, block_of, blockwise, left_to_right
-from latent_tokens.core.policies import LatentPolicy, nearest, random
-from latent_tokens.core.selection import EntropyBound, Factor, FixedCount, Threshold
+from latent_tokens.core.order import Order, block_of
+from latent_tokens.core.selection import RULES, AtMost, FixedCount, bare_rule, short_form
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Text, Zebra
 
 NONE: Mapping[str, Any] = MappingProxyType({})
-RULES: dict[type, str] = {Threshold: "threshold", EntropyBound: "entropy_bound", Factor: "factor"}
-SELECTIONS = tuple(RULES.values())
-CONFIDENCES: dict[str, Confidence] = {"top_prob": top_prob, "margin": margin, "entropy": entropy}
-ORDERS: dict[str, Order] = {"uniform": any_order, "left_to_right": left_to_right}
-POLICIES: dict[str, LatentPolicy] = {"nearest": nearest, "random": random}
+SELECTIONS = tuple(RULES)
 
 
 def default_order(method: Method, task: Language) -> str:
@@ -72,17 +63,15 @@ def split_functions(settings: Mapping[str, object]) -> tuple[dict[str, Any], dic
     """Return (the settings by name, those that are functions for a field of `Decoding`).
 
     Raises:
-        ValueError: a confidence or a rule of selection is no function.
+        ValueError: a confidence is unknown, or a rule of selection is no function.
     """
-    fields_of = {field.name for field in fields(Decoding)}
-    functions = {
+    fields_of = {field.name for field in fields(Decoding)} | {"tokens_per_step"}
+    functions: dict[str, Any] = {
         name: value for name, value in settings.items() if name in fields_of and callable(value)
     }
     named = {name: value for name, value in settings.items() if name not in functions}
     if "confidence" in named:
-        raise ValueError(
-            f"confidence={named['confidence']}: must be a function. Use order='margin'."
-        )
+        functions["confidence"] = CONFIDENCES[cast(str, named.pop("confidence"))]
     if "select" in named:
         raise ValueError(f"select={named['select']}: must be a function. Use threshold=0.9.")
     return named, functions
@@ -141,12 +130,9 @@ def decoding_for(
 
 def schedule_of(order: str, method: Method) -> Order | None:
     """Return the order of positions of a named order, None for the method's own."""
-    block = block_in(order)
-    if block is not None:
-        return blockwise(block)
     if order == "uniform" and block_of(method.attention) is not None:
         return method.order
-    return ORDERS.get(order)
+    return None if order in CONFIDENCES else ORDERS[order]
 
 
 def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bool) -> None:
@@ -239,7 +225,7 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
         return function_name(latents)
     if method.window is None:
         return latents
-    sizes = (shown_candidates(method, decoding), getattr(decoding.selection, "tokens", 1))
+    sizes = (shown_candidates(method, decoding), getattr(decoding.select, "tokens", 1))
     most = method.window - max((size for size in sizes if isinstance(size, int)), default=1)
     return most if latents == "all" else min(latents, most)
 
@@ -286,14 +272,14 @@ def row_settings(
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
-    size = getattr(decoding.selection, "tokens", decoding.tokens_per_step)
+    select = decoding.select
+    size = select.most if isinstance(select, AtMost) else getattr(select, "tokens", None)
     if size not in (None, 1):
         settings["tokens_per_step"] = function_name(size) if callable(size) else size
-    rule = decoding.selection
-    if isinstance(rule, Threshold | EntropyBound | Factor):
-        (value,) = astuple(rule)
-        settings |= cast(Row, {RULES[type(rule)]: value})
-    elif not isinstance(rule, FixedCount):
+    rule = bare_rule(select)
+    short = short_form(rule)
+    settings |= cast(Row, short)
+    if not short and not isinstance(rule, FixedCount):
         settings["select"] = function_name(rule)
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise

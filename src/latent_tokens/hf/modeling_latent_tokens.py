@@ -34,7 +34,7 @@ from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.hf.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.hf.directory import build, check_is_ours
 from latent_tokens.hf.export import for_transformers, push_to_hub, save_pretrained
-from latent_tokens.keywords import SamplingSettings
+from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import TASKS, Language, Text
@@ -236,7 +236,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         *,
         attention_mask: Tensor | None = None,
         on_step: Callable[[Step], None] | None = None,
-        **settings: Unpack[SamplingSettings],
+        **settings: Unpack[SamplingKeywords],
     ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 

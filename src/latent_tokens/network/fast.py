@@ -17,13 +17,14 @@ from torch import Tensor, nn
 
 from latent_tokens.checks import changed, refuse
 from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dense_mask, is_cacheable
-from latent_tokens.core.decoding import Decoding, DecodingSettings, Generated, Step, candidates_of
+from latent_tokens.core.decoding import Decoding, Generated, Step, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, supports_slots, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.sampling import CandidateLogits, Stop, decode, finish, reference_logits
 from latent_tokens.core.state import PlannedStep, State, start
+from latent_tokens.keywords import DecodingKeywords
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
 from latent_tokens.network.kernels import has_hooks, packed_weights
@@ -45,7 +46,7 @@ def generate(
     lengths: Int[Tensor, " B"] | None = None,
     on_step: Callable[[Step], None] | None = None,
     stop: Stop | None = None,
-    **settings: Unpack[DecodingSettings],
+    **settings: Unpack[DecodingKeywords],
 ) -> Generated:
     """Decode the unknown positions of each row (Algorithms 1 to 5; appendix C for several tokens per step).
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.checkpoints.files import BUNDLED
-from latent_tokens.configs import block_in
+from latent_tokens.checks import block_in
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.page.models import (

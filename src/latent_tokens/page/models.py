@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
-from latent_tokens.configs import DEFAULT_CANDIDATES
-from latent_tokens.core.decoding import Decoding
+from latent_tokens.core.decoding import DEFAULT_CANDIDATES, Decoding
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.evaluation.settings import shown_latents

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from inspect import cleandoc, getsource
 from itertools import pairwise
-from typing import Annotated, Any, Union, cast, get_type_hints
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, arg, subcommand
@@ -20,6 +20,7 @@ from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, 
 from latent_tokens import processes
 from latent_tokens.checks import first_line, one_line
 from latent_tokens.commands import COMMANDS, RUN
+from latent_tokens.configs import SWEPT, EvalConfig, InputConfig
 from latent_tokens.storage import package_version
 
 PROGRAM = "latent-tokens"
@@ -31,6 +32,8 @@ METAVARS = {
     "tasks": "TASK [TASK ...]",
 }
 """The metavars of flags that take text, but for those named as their flag."""
+SWEPT_METAVARS = {"latents": "N|all", "candidates": "N|all|growing"}
+"""The metavars of settings that have several values in an evaluation, but for those named X."""
 OUT_OF_MEMORY = "out of memory|allocate memory|not enough memory"  # of PyTorch's messages
 LESS_MEMORY = "Reduce the batch size or the number of samples."
 PURPOSE = """\
@@ -116,6 +119,14 @@ def explain_flags(kind: type) -> None:
 
     hints = get_type_hints(kind, include_extras=True)
     metavars = {name: name.upper() for name in hints if hints[name] in (str, str | None)} | METAVARS
+    several = issubclass(kind, EvalConfig)
+    for name in set(SWEPT) & hints.keys() if issubclass(kind, InputConfig) else ():
+        value = SWEPT_METAVARS.get(name, "X")
+        metavars[name] = f"{value} [{value} ...]" if several else value
+        texts[name] += " Several values: one result row each." * several
+        if get_origin(hints[name]) is Union:  # not replaced by an earlier call
+            types = get_args(hints[name])
+            hints[name] = Union[(*(t for t in types if (get_origin(t) is tuple) == several), None)]
     for name in texts.keys() & hints.keys():
         flag = arg(metavar=metavars.get(name), help=texts[name], help_behavior_hint=hint)
         hints[name] = Annotated[hints[name], flag]

@@ -8,7 +8,7 @@ from itertools import product
 from os import PathLike
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from latent_tokens.checks import (
     MOST_THREADS,
@@ -35,6 +35,9 @@ OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
 PolicyName = Literal["nearest", "random", "relevant"]
 NumLatents = int | Literal["all"]
 NumCandidates = int | Literal["all", "growing"]
+T = TypeVar("T")
+Swept: TypeAlias = Union[T, tuple[T, ...], None]  # noqa: UP007
+"""A setting of which an evaluation takes several values, one result row each."""
 ScaleName = Literal["smoke", "cpu", "paper"]
 ExperimentName = Literal[
     "figure-1", "figure-1-9x9", "table-1", "table-1-uniform", "table-ar-mtp", "figure-latents",
@@ -94,13 +97,14 @@ class Config:
 
 
 @dataclass(frozen=True)
-class StepConfig(Config):
-    """Settings of a decoding step: its input, and what it decodes. None is the default."""
+class InputConfig(Config):
+    """The input of a decoding step, and its order. None is the default."""
 
-    latents: NumLatents | None = None
+    latents: Swept[NumLatents] = None
     """Number of latent tokens (n) in the input. A number or all. With n = 0 the input still has
-    the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm."""
-    candidates: NumCandidates | None = None
+    the other k - 1 candidates. Default: the method's own, 0 for scdm and esolm. For solve
+    and trace: all, if the method has any."""
+    candidates: Swept[NumCandidates] = None
     """Number of candidates (k): the most confident of the next k masked tokens is decoded. A
     number, all, or growing (clean tokens + 1). For adaptive orders, or with a threshold, bound or
     factor. Default: 8."""
@@ -108,18 +112,6 @@ class StepConfig(Config):
     """Decoding order. top_prob, margin or entropy (adaptive), uniform, left_to_right or blockwise:N
     (top_prob in blocks of N positions from left to right). Default: top_prob, uniform for text,
     left_to_right for arm and ar-mtp, entropy with an entropy bound."""
-    tokens_per_step: int | None = None
-    """Tokens decoded per step, sampled independently. With a threshold, a bound or a factor the
-    most that a step decodes. Default: 1."""
-    threshold: float | None = None
-    """Decode every candidate whose largest probability is at least this, such as 0.9, and the most
-    confident one (Fast-dLLM). It saves forward passes."""
-    entropy_bound: float | None = None
-    """Decode candidates by rising entropy while the sum of their entropies without the largest is
-    at most this, such as 0.1 nats (EB-Sampler). It saves forward passes."""
-    factor: float | None = None
-    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, for the smallest p of
-    their largest probabilities (Fast-dLLM). It saves forward passes."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
     are labeled off-distribution."""
@@ -131,26 +123,56 @@ class StepConfig(Config):
 
 
 @dataclass(frozen=True)
-class SamplingConfig(StepConfig):
-    """Settings of sampling, of which `evaluation.settings.decoding_for` makes a `Decoding`."""
+class StepConfig(InputConfig):
+    """In addition, the number of tokens decoded per step."""
 
-    latent_policy: PolicyName | None = None
-    """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
-    relevant: those with the highest influence. Default: nearest."""
+    tokens_per_step: int | None = None
+    """Tokens decoded per step, sampled independently. With a threshold, a bound or a factor the
+    most that a step decodes. Default: 1."""
+    threshold: Swept[float] = None
+    """Decode every candidate whose largest probability is at least this, such as 0.9, and the most
+    confident one (Fast-dLLM). It saves forward passes."""
+    entropy_bound: Swept[float] = None
+    """Decode candidates by rising entropy while the sum of their entropies without the largest is
+    at most this, such as 0.1 nats (EB-Sampler). It saves forward passes."""
+    factor: Swept[float] = None
+    """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, for the smallest p of
+    their largest probabilities (Fast-dLLM). It saves forward passes."""
+
+
+@dataclass(frozen=True)
+class DrawConfig(Config):
+    """How tokens are drawn."""
+
     temperature: float | None = None
-    """Sampling temperature. 0 takes the most likely token. Default: 0 for Countdown, 1 for other
-    tasks (docs/decisions.md, D-17, temperature)."""
+    """Sampling temperature. 0 takes the most likely token. Default: 0 for solve, trace and Countdown,
+    1 for other tasks (docs/decisions.md, D-17, temperature)."""
+    seed: int = 0
+    """Random seed. Sample i depends on (seed, i) only."""
+
+
+@dataclass(frozen=True)
+class DecodeConfig(DrawConfig, StepConfig):
+    """Settings of sampling that need no examples."""
+
     top_p: float | None = None
     """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9
     for text, 1 for other tasks."""
     refresh: bool = True
     """Reshuffle the masked part of a random order after every step. --no-refresh is Algorithm 5 as
     printed."""
-    seed: int = 0
-    """Random seed. Sample i depends on (seed, i) only."""
     confidence_noise: float | None = None
     """Scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding
     (MaskGIT). For adaptive orders only. Default: 0."""
+
+
+@dataclass(frozen=True)
+class SamplingConfig(DecodeConfig):
+    """Settings of sampling, of which `evaluation.settings.decoding_for` makes a `Decoding`."""
+
+    latent_policy: PolicyName | None = None
+    """Which masked tokens are latent tokens. nearest: the next ones of the order. random: any.
+    relevant: those with the highest influence. Default: nearest."""
 
 
 SWEPT = ("candidates", "threshold", "entropy_bound", "factor", "latents")
@@ -166,17 +188,6 @@ class EvalConfig(SamplingConfig):
         (0, 4, 'all')
     """
 
-    latents: tuple[NumLatents, ...] | None = None  # type: ignore[assignment]
-    """Number of latent tokens (n) in the input, one result row each. Numbers or all. Default: the
-    method's own, 0 for scdm and esolm."""
-    candidates: tuple[NumCandidates, ...] | None = None  # type: ignore[assignment]
-    """Candidates (k), one row each. Numbers, all, or growing (clean tokens + 1). Default: 8."""
-    threshold: tuple[float, ...] | None = None  # type: ignore[assignment]
-    """Smallest probability of a token that is decoded, one result row each (Fast-dLLM)."""
-    entropy_bound: tuple[float, ...] | None = None  # type: ignore[assignment]
-    """Bound in nats on the joint error of a step, one result row each (EB-Sampler)."""
-    factor: tuple[float, ...] | None = None  # type: ignore[assignment]
-    """Bound on (T + 1)(1 - p) of T tokens in a step, one result row each (Fast-dLLM)."""
     num_samples: int | None = None
     """Samples per row. Default: 1,000, all problems of a smaller data set, or 100 for text."""
     data: Path | None = None
@@ -197,9 +208,12 @@ class EvalConfig(SamplingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in SWEPT:
-            if getattr(self, name) == ():
+            value = getattr(self, name)
+            if value in ((), []):
                 raise ValueError(f"{name}=(): must have a value, or be left out")
-        for latents in self.latents or ():
+            if value is not None:
+                self._set(name, tuple(value) if isinstance(value, list | tuple) else (value,))
+        for latents in self.values("latents"):
             if latents != "all":
                 check_int("latents", latents, 0)
         for name in ("candidates", "num_samples"):
@@ -209,12 +223,16 @@ class EvalConfig(SamplingConfig):
                 reason = f"with protocol={self.protocol}: the protocol sets {name}"
                 raise ValueError(f"{name}={shown} {reason}. Leave one of the two out.")
 
+    def values(self, name: str) -> tuple[Any, ...]:
+        """Return the values of a swept setting, one per row. It is empty for the default."""
+        return getattr(self, name) or ()
+
     @property
     def samplings(self) -> tuple[SamplingConfig, ...]:
         """The settings of each result row: one `SamplingConfig` per combination of swept values."""
         names = [field.name for field in fields(SamplingConfig) if field.name not in SWEPT]
         shared = {name: getattr(self, name) for name in names}
-        values = (getattr(self, name) or (None,) for name in SWEPT)
+        values = (self.values(name) or (None,) for name in SWEPT)
         return tuple(
             SamplingConfig(**dict(zip(SWEPT, row, strict=True)), **shared)
             for row in product(*values)

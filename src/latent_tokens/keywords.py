@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Union
+from typing import Any, Literal, TypedDict
 
 from latent_tokens.configs import (
     LoraTargets,
@@ -15,23 +15,21 @@ from latent_tokens.configs import (
     Precision,
     PrecisionSetting,
     SizeName,
+    Swept,
     TrackerName,
 )
 
 Function = Callable[..., Any]  # your own, for a field of `Decoding`
-T = TypeVar("T")
-# One value, several for the rows of `evaluate`, or a rule
-Swept: TypeAlias = Union[T, tuple[T, ...], Function, None]  # noqa: UP007
 
 
 class DecodingKeywords(TypedDict, total=False):
     """The settings of a decode: keywords of `generate`, `Model.generate` and `evaluate`.
 
-    Functions may be your own, or the name of a built-in one.
+    Functions may be your own, or the name of a built-in one. Only `evaluate` takes several values.
     """
 
-    candidates: Swept[NumCandidates]
-    latents: Swept[NumLatents]
+    candidates: Swept[NumCandidates] | Function
+    latents: Swept[NumLatents] | Function
     tokens_per_step: int | Function | None
     order: str | Function | None
     confidence: str | Function | None

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import (
-    Command,
-    Evaluator,
-    ManyCandidates,
-    ManyLatents,
-    ManyValues,
-    OwnCode,
-    Runs,
-    print_table,
-)
+from latent_tokens.commands.shared import Command, Evaluator, OwnCode, Runs, print_table
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
@@ -39,11 +30,6 @@ class Evaluate(Command, EvalConfig, OwnCode):
 
     run: Runs
     """Models to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
-    latents: ManyLatents = None  # type: ignore[assignment]
-    candidates: ManyCandidates = None  # type: ignore[assignment]
-    threshold: ManyValues = None  # type: ignore[assignment]
-    entropy_bound: ManyValues = None  # type: ignore[assignment]
-    factor: ManyValues = None  # type: ignore[assignment]
     out: Path | None = None
     """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose
     rows are kept."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
 from latent_tokens.commands.shared import Command, OwnCode, Run, latents_in_words
-from latent_tokens.configs import SamplingConfig
+from latent_tokens.configs import DecodeConfig, SamplingConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample(Command, SamplingConfig, OwnCode):
+class Sample(Command, DecodeConfig, OwnCode):
     """Draw samples from a model and print them: puzzles with the verifier's verdict, text with its speed.
 
     Examples:
@@ -33,7 +33,6 @@ class Sample(Command, SamplingConfig, OwnCode):
 
     run: Run
     """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
-    latent_policy: None = field(init=False, default=None)
     num_samples: int = 2
     """Number of samples. One with --show."""
     prompt: str | None = None

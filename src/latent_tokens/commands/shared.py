@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from tyro.conf import arg
 
-from latent_tokens.configs import NumCandidates, NumLatents
+from latent_tokens.configs import NumLatents
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,10 +24,6 @@ C = TypeVar("C")
 WIDTH = 132  # of a table that is not printed in a terminal
 Run = Annotated[str, arg(metavar="RUN")]
 Runs = Annotated[tuple[str, ...], arg(metavar="RUN [RUN ...]")]
-ManyCandidates = Annotated[
-    tuple[NumCandidates, ...] | None, arg(metavar="N|all|growing [N|all|growing ...]")
-]
-ManyValues = Annotated[tuple[float, ...] | None, arg(metavar="X [X ...]")]
 ManyLatents = Annotated[tuple[NumLatents, ...] | None, arg(metavar="N|all [N|all ...]")]
 Evaluator = Annotated[str | None, arg(aliases=("--judge",), metavar="EVALUATOR")]
 Output = Annotated[Path | None, arg(aliases=("-o",), metavar="FILE")]
@@ -43,9 +39,10 @@ class Command:
         pass
 
     def config(self, kind: type[C]) -> C:
-        """Return the config of a class that the command extends, with the values of the flags."""
-        names = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
-        return kind(**{name: getattr(self, name) for name in names})
+        """Return a config with the values of the flags, and the defaults of settings without one."""
+        flags = vars(self)
+        names = [field.name for field in fields(kind) if field.name in flags]  # type: ignore[arg-type]
+        return kind(**{name: flags[name] for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
 from latent_tokens.commands.shared import Command, OwnCode, latents_in_words
-from latent_tokens.configs import NumLatents, SamplingConfig
+from latent_tokens.configs import DecodeConfig, SamplingConfig
 
 if TYPE_CHECKING:
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.tasks import Examples, Solvable
 
 
-@dataclass(frozen=True)
-class PuzzleConfig(SamplingConfig):
-    """Settings of sampling with other defaults for puzzles (`evaluation.settings.for_puzzles`)."""
-
-    latents: NumLatents | None = None
-    """Number of latent tokens (n) in the input. A number or all. Default for puzzles: all, if the
-    method has any."""
-    temperature: float | None = None
-    """Sampling temperature. 0 takes the most likely token. Default for puzzles: 0."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Solve(Command, PuzzleConfig, OwnCode):
+class Solve(Command, DecodeConfig, OwnCode):
     """Solve a puzzle with a model and verify the answer. The exit code is 1 if it is not solved.
 
     Examples:
@@ -40,7 +29,6 @@ class Solve(Command, PuzzleConfig, OwnCode):
     puzzle: Annotated[str, arg(metavar="PUZZLE")]
     """Puzzle to solve, or a file with one. Sudoku: the cells row by row, 0 or . for an empty one.
     Countdown: numbers and target, 86,28,13,31,96. Zebra: clue tokens."""
-    latent_policy: None = field(init=False, default=None)
     run: Annotated[str | None, arg(metavar="RUN")] = None
     """Model that solves it. A run directory, a bundled model, or a name on the Hugging Face Hub.
     Default: the bundled model of the Sudoku's size."""

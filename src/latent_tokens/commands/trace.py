@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,15 +16,15 @@ from latent_tokens.commands.shared import (
     check_outputs,
     latents_in_words,
 )
-from latent_tokens.commands.solve import PuzzleConfig, puzzle_text
-from latent_tokens.configs import SamplingConfig
+from latent_tokens.commands.solve import puzzle_text
+from latent_tokens.configs import DrawConfig, InputConfig, SamplingConfig
 
 if TYPE_CHECKING:
     from latent_tokens.trace.record import DecodeRequest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trace(Command, PuzzleConfig, OwnCode):
+class Trace(Command, DrawConfig, InputConfig, OwnCode):
     """Record one decode as an HTML page or a picture. The defaults are those of solve.
 
     Examples:
@@ -42,15 +42,6 @@ class Trace(Command, PuzzleConfig, OwnCode):
     """Picture to write."""
     compare: str | None = None
     """Second decode next to the first. A number of latent tokens, all, or another model."""
-    # The page decodes again with other n, and knows the settings above only.
-    latent_policy: None = field(init=False, default=None)
-    tokens_per_step: None = field(init=False, default=None)
-    threshold: None = field(init=False, default=None)
-    entropy_bound: None = field(init=False, default=None)
-    factor: None = field(init=False, default=None)
-    top_p: None = field(init=False, default=None)
-    refresh: bool = field(init=False, default=True)
-    confidence_noise: None = field(init=False, default=None)
     replace: bool = False
     """Overwrite files that exist."""
 

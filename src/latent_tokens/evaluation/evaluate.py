@@ -205,7 +205,7 @@ def checked_decodings(
     if order == "left_to_right" and not config.refresh:
         problem = "there is no random order to reshuffle"
         raise ValueError(f"refresh=False with order={order}: {problem}. Leave it out.")
-    counts = [functions["latents"]] if "latents" in functions else config.latents or ()
+    counts = [functions["latents"]] if "latents" in functions else config.values("latents")
     check_policy(net.method, config, counts)
     check_once(net, net.method, task.length)
     decodings = [

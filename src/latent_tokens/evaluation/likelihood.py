@@ -203,10 +203,10 @@ def likelihoods(
     check_int("orders", orders, 1)
     check_fits(net, task)
     method = net.method
-    check_policy(method, config, config.latents or ())
+    check_policy(method, config, config.values("latents"))
     policy = policy_for(net, task, config)
     rows = []
-    for latents in config.latents or (None,):
+    for latents in config.values("latents") or (None,):
         row: dict[str, Any] = {
             "method": name_of(method),
             "latents": shown_latents(method, Decoding(candidates=1, latents=latents)),

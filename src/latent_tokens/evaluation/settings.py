@@ -96,7 +96,7 @@ def decoding_for(
     """
     order = order_for(method, task, config, functions)
     is_ruled = has_rule(config, functions)
-    k: Count | None = growing if config.candidates == "growing" else config.candidates
+    k = growing if config.candidates == "growing" else cast(Count | None, config.candidates)
     if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
     check_order(method, config, order, is_ruled)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from typing import Any, cast
 
 from latent_tokens.configs import DEFAULT_NUM_TRAIN, DataConfig, EvalConfig, ScaleName, TrainConfig
 from latent_tokens.data.datasets import GENERATOR
@@ -59,7 +60,9 @@ def evaluation_content(config: EvalConfig) -> dict[str, Json]:
     """Return the settings that a result depends on."""
     settings = settings_of(config, OF_EVALUATION)
     if config.candidates is not None:
-        (settings["candidates"],) = config.candidates  # a recipe has one result
+        (settings["candidates"],) = cast(
+            tuple[Any, ...], config.candidates
+        )  # a recipe has one result
     return settings
 
 

@@ -35,7 +35,6 @@ from latent_tokens.checks import check_int, one_line
 from latent_tokens.cli import as_flags, explain_flags
 from latent_tokens.commands.shared import Command, keep_freed_memory, print_table
 from latent_tokens.configs import (
-    DEFAULT_CANDIDATES,
     Config,
     PositionName,
     Precision,

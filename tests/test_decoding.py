@@ -8,8 +8,9 @@ import torch
 
 import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
-from latent_tokens.core.sampling import NUM_RANKED, nucleus
+from latent_tokens.core.sampling import nucleus
 from latent_tokens.model import ResultTable
+from latent_tokens.network.kernels import NUM_RANKED, fast_nucleus
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)
@@ -163,7 +164,9 @@ def probabilities_of_a_vocabulary():
 @pytest.mark.parametrize("top_p", [1e-9, 0.5, 0.9, NUM_RANKED / (NUM_RANKED + 1), 1 - 1e-12])
 def test_nucleus_is_that_of_a_stable_sort_bit_for_bit(top_p):
     for probabilities in probabilities_of_a_vocabulary():
-        assert torch.equal(nucleus(probabilities, top_p), by_stable_sort(probabilities, top_p))
+        expected = by_stable_sort(probabilities, top_p)
+        assert torch.equal(nucleus(probabilities, top_p), expected)
+        assert torch.equal(fast_nucleus(probabilities, top_p), expected)
 
 
 # Annealed noise on the confidence.

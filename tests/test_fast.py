@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import latent_tokens as lt
 from conftest import variants
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.sampling import decode, finish, reference_logits
+from latent_tokens.core.sampling import decode, finish, nucleus, reference_logits
 from latent_tokens.core.state import start
 from latent_tokens.network import memory, transformer
 from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table
@@ -129,7 +129,7 @@ def follow(net, method, decoding, compare, rows=None):
         compare(expected, plan, tokens, layout)
         return expected
 
-    decode(net, method, decoding, state, torch.arange(len(tokens)), look)
+    decode(net, method, decoding, state, torch.arange(len(tokens)), look, nucleus)
     assert (state.num_masked == 0).all()
     return finish(state)
 

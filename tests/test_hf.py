@@ -261,7 +261,7 @@ def test_cached_logits_and_samples_are_the_references_in_any_batch(family, metho
         return logits
 
     state = start(net, method, tokens, known, decoding, 3, None, lengths)
-    sampling.decode(net, method, decoding, state, everyone, compare)
+    sampling.decode(net, method, decoding, state, everyone, compare, sampling.nucleus)
     made = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     plain = sampling.generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     row = torch.tensor([2])

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from latent_tokens import Decoding, Denoiser, Method, Step
-from latent_tokens.core.sampling import decode, reference_logits
+from latent_tokens.core.sampling import decode, nucleus, reference_logits
 from latent_tokens.core.state import start
 
 
@@ -52,5 +52,6 @@ def teacher_forced_order(
         state.tokens = tokens.masked_fill(state.tokens == net.mask_id, net.mask_id)
 
     every_row = torch.arange(len(tokens), device=tokens.device)
-    decode(net, method, decoding, state, every_row, partial(reference_logits, net, method), set_tokens)
+    every_slot = partial(reference_logits, net, method)
+    decode(net, method, decoding, state, every_row, every_slot, nucleus, set_tokens)
     return state.order

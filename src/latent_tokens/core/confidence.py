@@ -27,7 +27,7 @@ Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
 """The candidates' logits -> their confidence."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Candidates:
     """The candidates of a step with their predictions: what a confidence reads.
 
@@ -48,7 +48,7 @@ class Candidates:
     number: Int[Tensor, " A"]  # steps that each row has taken before
     draw: Callable[[], Noise]  # one number per candidate, uniform in [0, 1), from the row's stream
     in_order: bool = False  # whether they are decoded in the order of their slots
-    scores: dict[int, tuple[Confidence, Tensor]] = field(default_factory=dict)  # by id, of `score`
+    scores: list[tuple[Confidence, Tensor]] = field(default_factory=list)  # those of `score` so far
 
     @cached_property
     def is_candidate(self) -> Bool[Tensor, "A K"]:
@@ -68,11 +68,14 @@ class Candidates:
         Raises:
             ValueError: the function does not take a step, or does not return a number per candidate.
         """
-        if id(confidence) in self.scores:
-            return self.scores[id(confidence)][1]
+        known = next((scores for other, scores in self.scores if other is confidence), None)
+        if known is not None:
+            return known
         try:
             scores = confidence(self).double()
         except (AttributeError, TypeError) as error:
+            if type(self).__name__ not in str(error):  # another error of the function
+                raise
             name = function_name(confidence)
             problem = f"confidence={name}: fails on a step ({first_line(error)})"
             fix = f"A function of logits is passed as confidence=of_logits({name})."
@@ -88,7 +91,7 @@ class Candidates:
             problem = f"confidence={function_name(confidence)}: is not a number for a candidate"
             fix = "The logit of MASK is -inf: torch.special.entr(p) instead of -p log p."
             raise ValueError(f"{problem}. {fix}")
-        self.scores[id(confidence)] = (confidence, scores)
+        self.scores.append((confidence, scores))
         return scores
 
 

@@ -48,10 +48,9 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
 
 
 def check_length(net: Denoiser | nn.Module, length: int) -> None:
-    """Raise ValueError if a `Transformer` with learned positions has fewer of them."""
-    inner: Any = unwrap(net)
-    is_learned = getattr(inner, "positions", None) in ("learned", "both")
-    if is_learned and length > (longest := inner.max_length):
+    """Raise ValueError if a network says, as `num_positions`, that it has fewer of them."""
+    longest = getattr(unwrap(net), "num_positions", None)
+    if longest is not None and length > longest:
         refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
 
 

@@ -137,7 +137,7 @@ def scoring_steps(
             candidates=one,
             latents=num_latents,
         )
-        yield PlannedStep(counts, device)
+        yield PlannedStep.of(counts, device)
 
 
 def target_logits(

@@ -120,8 +120,8 @@ def is_left_to_right(order: Order) -> bool:
     many = torch.zeros(1, 64, dtype=torch.bool, device="cpu")
     try:
         return all(torch.equal(order(known), left_to_right(known)) for known in (few, many))
-    # An order for sequences of another length
-    except (ValueError, IndexError, RuntimeError, TypeError):
+    # An order for sequences of another length. Other errors are those of the order.
+    except (ValueError, IndexError, RuntimeError):
         return False
 
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -42,6 +41,8 @@ The tokens are MASK where masked. A row with fewer candidates repeats its last.
 """
 
 
+Nucleus = Callable[[Float[Tensor, "A T V"], float], Float[Tensor, "A T V"]]
+"""(probabilities, top_p) -> those of the nucleus, 0 for all others."""
 Stop = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"]], bool]
 """(rows, their tokens after a step, MASK where masked) -> whether the decoding of these rows ends."""
 
@@ -81,7 +82,7 @@ def generate(
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     every_slot = partial(reference_logits, net, method)
     every_row = torch.arange(len(tokens), device=tokens.device)
-    decode(net, method, decoding, state, every_row, every_slot, on_step, stop)
+    decode(net, method, decoding, state, every_row, every_slot, nucleus, on_step, stop)
     return finish(state)
 
 
@@ -93,6 +94,7 @@ def decode(
     state: State,
     rows: Int[Tensor, " R"],
     candidate_logits: CandidateLogits,
+    nucleus: Nucleus,
     on_step: Callable[[Step], None] | None = None,
     stop: Stop | None = None,
 ) -> None:
@@ -106,6 +108,7 @@ def decode(
         rows: the rows to decode.
         candidate_logits: computes the candidates' logits of a step. The optimized implementation
             passes another function.
+        nucleus: computes the nucleus of `top_p`, likewise.
         on_step: called with every step.
         stop: called after every step. If it returns true, the rows stay as they are.
     """
@@ -132,9 +135,10 @@ def decode(
             logits, layout, counts.candidates, tokens, counts.number,
             draw=partial(uniform, host.rows, host.candidates), in_order=in_order,
         )  # fmt: skip
-        picks = choose(step, decoding, plan, num_to_decode)  # (A, T)
+        picks, plan = choose(step, decoding, plan, num_to_decode)  # (A, T)
         host, counts = plan.host, plan.on_device  # a rule has decided how many
-        drawn = sample_tokens(logits, picks, decoding, uniform(host.rows, host.count))  # (A, T)
+        noise = uniform(host.rows, host.count)
+        drawn = sample_tokens(logits, picks, decoding, noise, nucleus)  # (A, T)
         entries = counts.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
@@ -144,8 +148,8 @@ def decode(
         if not plan.keeps_order:
             order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
-            noise = uniform(host.rows, host.num_masked - host.count)
-            order = shuffle(order, counts.num_clean + counts.count, noise)
+            keys = uniform(host.rows, host.num_masked - host.count)
+            order = shuffle(order, counts.num_clean + counts.count, keys)
         state.update(counts.rows, tokens, order, counts.count, counts.num_shown)
         planner.advance(plan)
 
@@ -161,8 +165,8 @@ def decode(
 
 def choose(
     step: Candidates, decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"]
-) -> Int[Tensor, "A T"]:
-    """Return which candidates a step decodes, the most confident first (lines 11-12).
+) -> tuple[Int[Tensor, "A T"], PlannedStep]:
+    """Return which candidates a step decodes, the most confident first, and its plan (lines 11-12).
 
     A rule decides here how many of each row, which the plan then has. `num_to_decode` is the number
     of masked tokens of each row before the first step.
@@ -170,10 +174,10 @@ def choose(
     count = plan.on_device.count
     if isinstance(decoding.select, FixedCount):
         confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, step.draw)
-        return most_confident(step, confidence, count, int(plan.host.count.max()), tolerance)
+        most = int(plan.host.count.max())
+        return most_confident(step, confidence, count, most, tolerance), plan
     picks, count = select(decoding.select, step, decoding.ranking, count)
-    plan.decide(count)
-    return picks
+    return picks, plan.decided(count)
 
 
 def finish(state: State) -> Generated:
@@ -218,46 +222,26 @@ def confidence_of_step(
     return annealed(decoding.ranking, decoding.confidence_noise * share_left, draw()), 0.0
 
 
-NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: a nucleus rarely has more
-MARGIN = 1e-9  # more than the rounding of a sum of probabilities
-
-
 def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
     """Return the probabilities of the smallest set of tokens with at least `top_p` of them, 0 for all others.
 
-    Of equally probable tokens those of smaller id come first. Only values are ranked: tokens above
-    the least value of the set belong to it, and as many of those equal to it as are left.
+    Of equally probable tokens those of smaller id come first.
     """
-    is_large = probabilities.device.type == "cpu" and probabilities.shape[-1] > 2 * NUM_RANKED
-    ranked = largest(probabilities, top_p) if is_large else sort_descending(probabilities)
+    ranked = probabilities.sort(dim=-1, descending=True).values
     beyond = ranked.cumsum(-1) - ranked >= top_p
-    size = (~beyond).sum(-1, keepdim=True)
-    least = ranked.gather(-1, size - 1)
-    inside = probabilities >= least
-    # Most often all ties belong to the set. The test is cheap on a CPU, but stalls an accelerator.
-    if not (is_large and inside.sum(-1, keepdim=True).equal(size)):
-        ties = probabilities == least
-        num_ties = size - (ranked > least).sum(-1, keepdim=True)
-        inside &= ~ties | (ties.cumsum(-1) <= num_ties)
+    least = ranked.gather(-1, (~beyond).sum(-1, keepdim=True) - 1)
+    return above(probabilities, least, (~beyond & (ranked == least)).sum(-1, keepdim=True))
+
+
+def above(
+    probabilities: Float[Tensor, "A T V"],
+    least: Float[Tensor, "A T 1"],
+    num_ties: Int[Tensor, "A T 1"],
+) -> Float[Tensor, "A T V"]:
+    """Return the probabilities above the least one, and as many of those equal to it, 0 for all others."""
+    ties = probabilities == least
+    inside = (probabilities > least) | (ties & (ties.cumsum(-1) <= num_ties))
     return torch.where(inside, probabilities, 0.0)
-
-
-def largest(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T R"]:
-    """Return the NUM_RANKED largest values of each row, sorted, or all if a row's largest are not `top_p`.
-
-    numpy selects five times as fast as it sorts.
-    """
-    values = np.partition(probabilities.numpy(), -NUM_RANKED)[..., -NUM_RANKED:]
-    is_enough = bool((values.sum(-1) > top_p + MARGIN).all())
-    return sort_descending(torch.from_numpy(values) if is_enough else probabilities)
-
-
-def sort_descending(values: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-    """Return the values of each row from the largest to the smallest."""
-    if values.device.type != "cpu":
-        return values.sort(dim=-1, descending=True).values
-    # On a CPU numpy sorts a vocabulary ten times as fast as torch, which sorts indices too.
-    return torch.from_numpy(np.sort(values.numpy(), axis=-1)).flip(-1)
 
 
 def sample_tokens(
@@ -265,6 +249,7 @@ def sample_tokens(
     picks: Int[Tensor, "A T"],
     decoding: Decoding,
     noise: Float[Tensor, "A T"],
+    nucleus: Nucleus = nucleus,
 ) -> Int[Tensor, "A T"]:
     """Sample a token for each pick by inverse CDF, at temperature 0 the argmax (D-18, token sampling).
 

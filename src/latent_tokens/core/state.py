@@ -201,23 +201,23 @@ class Counts(NamedTuple):
         return self.num_clean + self.candidates + self.latents
 
 
-@dataclass
+@dataclass(frozen=True)
 class PlannedStep:
     """One step of A rows, on the host as arrays and on the device as tensors."""
 
     host: Counts
-    device: torch.device
+    on_device: Counts
 
-    @cached_property
-    def on_device(self) -> Counts:
-        """The counts as tensors, copied at once."""
-        counts = torch.from_numpy(np.stack(self.host)).to(self.device, non_blocking=True)
-        return Counts(*counts.unbind())
+    @classmethod
+    def of(cls, host: Counts, device: torch.device) -> PlannedStep:
+        """Return a step with its counts on both, copied at once."""
+        counts = torch.from_numpy(np.stack(host)).to(device, non_blocking=True)
+        return cls(host, Counts(*counts.unbind()))
 
-    def decide(self, count: Int[Tensor, " A"]) -> None:
-        """Set how many tokens each row decodes. Reads them from the device."""
-        self.on_device = self.on_device._replace(count=count)
-        self.host = self.host._replace(count=count.cpu().numpy())
+    def decided(self, count: Int[Tensor, " A"]) -> PlannedStep:
+        """Return the step with how many tokens each row decodes. Reads them from the device."""
+        host = self.host._replace(count=count.cpu().numpy())
+        return PlannedStep(host, self.on_device._replace(count=count))
 
     @cached_property
     def is_even(self) -> bool:
@@ -303,7 +303,7 @@ class Planner:
             candidates=k,
             latents=n,
         )
-        return PlannedStep(counts, self.device)
+        return PlannedStep.of(counts, self.device)
 
     def advance(self, step: PlannedStep) -> None:
         """Take a step, of which a rule has decided by now how many tokens each row decodes."""

@@ -27,9 +27,9 @@ from latent_tokens.core.state import PlannedStep, State, start
 from latent_tokens.keywords import DecodingKeywords
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
-from latent_tokens.network.kernels import has_hooks, packed_weights
+from latent_tokens.network.kernels import fast_nucleus, has_hooks, packed_weights
 from latent_tokens.network.memory import bucket_by_length, decoding_rows
-from latent_tokens.network.transformer import Transformer, select_slots
+from latent_tokens.network.transformer import Transformer, output_slots
 
 TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 
@@ -96,21 +96,22 @@ def generate(
     check_length(inner, length)
     state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
+    others = (fast_nucleus, on_step, stop)
     cached = own_cache(inner, method, length, every_row)
     if cached is not None:
         with torch.inference_mode():
-            decode(inner, method, decoding, state, every_row, cached, on_step, stop)
+            decode(inner, method, decoding, state, every_row, cached, *others)
     elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
         with torch.inference_mode(), packed_weights():
             table = qkv_table(inner, *tokens.shape)
             for part in microbatches(inner, method, state, decoding):
                 fast = FastCandidateLogits(inner, method, part, state.order[part], table)
-                decode(inner, method, decoding, state, part, fast, on_step, stop)
+                decode(inner, method, decoding, state, part, fast, *others)
     else:
         check_once(inner, method, length)
         whole = as_denoiser(net)
         every_slot = partial(reference_logits, whole, method)
-        decode(whole, method, decoding, state, every_row, every_slot, on_step, stop)
+        decode(whole, method, decoding, state, every_row, every_slot, *others)
     return finish(state)
 
 
@@ -220,9 +221,11 @@ class FastCandidateLogits:
             one = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
             mask = dense_mask(self.method.attention, one)[:, None]
         ids = self.method.input_ids(tokens, layout, self.net.mask_id)
-        selection = select_slots(is_candidate, ids.device)
+        slots_of_candidates = output_slots(is_candidate, ids.device)
         length = tokens.shape[1]
-        return self.net.forward_at(ids, layout.positions, mask, selection, self.table, length)
+        return self.net.forward_at(
+            ids, layout.positions, mask, slots_of_candidates, self.table, length
+        )
 
 
 def check_tensor(name: str, value: object) -> Tensor:

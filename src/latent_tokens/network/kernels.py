@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeGuard, TypeVar, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from latent_tokens.configs import Precision, PrecisionSetting
+from latent_tokens.core.sampling import above, nucleus
 from latent_tokens.progress import CONSOLE
 
 # Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
@@ -218,3 +220,27 @@ def compile_blocks(net: nn.Module) -> None:
         raise ValueError(f"net={type(net).__name__}: has no blocks to compile. Use a Transformer.")
     for block in blocks:
         block.compiled = True
+
+
+NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: a nucleus rarely has more
+ROUNDING = 1e-9  # more than that of a sum of probabilities
+
+
+def fast_nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
+    """Return what `nucleus` does. On a CPU, the largest of a large vocabulary are ranked first."""
+    vocabulary = probabilities.shape[-1]
+    if probabilities.device.type != "cpu" or vocabulary <= 2 * NUM_RANKED:
+        return nucleus(probabilities, top_p)
+    # numpy selects five times as fast as it sorts, and sorts ten times as fast as torch.
+    values = np.partition(probabilities.numpy(), -NUM_RANKED)[..., -NUM_RANKED:]
+    if not (values.sum(-1) > top_p + ROUNDING).all():
+        values = probabilities.numpy()
+    ranked = torch.from_numpy(np.sort(values, axis=-1)).flip(-1)
+    beyond = ranked.cumsum(-1) - ranked >= top_p
+    size = (~beyond).sum(-1, keepdim=True)
+    least = ranked.gather(-1, size - 1)
+    inside = probabilities >= least
+    # Most often all ties belong to the set.
+    if inside.sum(-1, keepdim=True).equal(size):
+        return torch.where(inside, probabilities, 0.0)
+    return above(probabilities, least, size - (ranked > least).sum(-1, keepdim=True))

@@ -99,7 +99,7 @@ class Block(nn.Module):
         x: Float[Tensor, "B Q D"],
         rotation: Rotation | None,
         mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
-        selection: Selection | None,
+        selection: OutputSlots | None,
         projected: Float[Tensor, "B Q W"] | None,
     ) -> Float[Tensor, "*N D"]:
         """Return the output of the block at some slots.
@@ -186,7 +186,7 @@ def merge_heads(attended: Float[Tensor, "B H Q C"]) -> Float[Tensor, "B Q D"]:
 
 
 @dataclass(frozen=True)
-class Selection:
+class OutputSlots:
     """Some slots of a batch, row by row, and the groups of rows that attend together."""
 
     index: Int[Tensor, " N"]  # in the flattened batch
@@ -195,7 +195,7 @@ class Selection:
     groups: list[tuple[slice, int, Int[Tensor, " _"]]]
 
 
-def select_slots(slots: np.ndarray, device: torch.device, every_query: bool = False) -> Selection:
+def output_slots(slots: np.ndarray, device: torch.device, every_query: bool = False) -> OutputSlots:
     """Return the selection of slots that are true in an array (B, Q) on the host.
 
     All rows attend together, from the first slot on that one of them returns, or from slot 0 with
@@ -210,7 +210,7 @@ def select_slots(slots: np.ndarray, device: torch.device, every_query: bool = Fa
         rows = slice(first, first + num_rows)
         start = 0 if every_query else int(slots[rows].argmax(1).min())
         groups.append((rows, start, indices(slots[rows, start:], device)))
-    return Selection(indices(slots, device), num_rows, groups)
+    return OutputSlots(indices(slots, device), num_rows, groups)
 
 
 def indices(slots: np.ndarray, device: torch.device) -> Int[Tensor, " N"]:
@@ -357,6 +357,11 @@ class Transformer(nn.Module):
         self.head = nn.Linear(size.width, num_predicted)
 
     @property
+    def num_positions(self) -> int | None:
+        """The number of positions that have an embedding, or None for any number."""
+        return None if self.positions == "rotary" else self.max_length
+
+    @property
     def device(self) -> torch.device:
         """The device of the weights."""
         return self.embedding.weight.device
@@ -427,7 +432,7 @@ class Transformer(nn.Module):
         ids: Int[Tensor, "B Q"],
         positions: Int[Tensor, "B Q"],
         mask: Bool[Tensor, "#B 1 Q S"] | BlockMask | None,
-        slots: Bool[Tensor, "B Q"] | Selection,
+        slots: Bool[Tensor, "B Q"] | OutputSlots,
         qkv_table: Float[Tensor, "T W"] | None = None,
         length: int | None = None,
     ) -> Float[Tensor, "N V"]:
@@ -443,7 +448,7 @@ class Transformer(nn.Module):
             length: all positions lie below it. None looks for the largest.
         """
         if isinstance(slots, Tensor):
-            slots = select_slots(
+            slots = output_slots(
                 slots.cpu().numpy(), slots.device, every_query=isinstance(mask, BlockMask)
             )
         x = self.embed(ids, positions)

@@ -67,6 +67,8 @@ METHOD_ROWS = [
     (method_with("sidm", latents=1), "latents=1", "latents=0"),
     (method_with("arm", latents=1), "latents=1", "latents=0"),
     (method_with("scdm", latents=-1), "latents=-1", "from 0"),
+    (method_with("scdm", latents=None), "latents=None", "'all'"),
+    (method_with("scdm", window=None), "window=None", "'all'"),
     (method_with("scdm", readout="right"), "readout=right", "in_place"),
     (method_with("scdm", readout="shifted"), "readout=shifted", "order=left_to_right"),
     (method_with("arm", attention=LEFT.attention), "readout=shifted with attention=bidirectional", "=causal"),

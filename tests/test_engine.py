@@ -105,7 +105,7 @@ def assert_parity(cases):
 def cases_of(loaded, num_given, most):
     """Return decodes of a model: up to `most` pairs of n and order, every other one at temperature 1."""
     method = loaded.net.method
-    fixed = (None, "all") if method.window is None else (None, method.window - 1)
+    fixed = (None, "all") if method.window == "all" else (None, method.window - 1)
     latents = {"free": (0, 3, "all", None), "fixed": fixed, "none": (None, 0)}[method.latent_control]
     orders = ADAPTIVE if not method.is_left_to_right else ()
     orders += ("left_to_right",) if method.readout == "shifted" else ("uniform", "left_to_right")

@@ -100,6 +100,8 @@ def test_fields_of_a_method_are_written_only_if_set():
         assert ("depth" in written) == (entry.depth != "all")
         assert ("masked_slots" in written) == (entry.masked_slots != "in_order")
         assert method_from(written) == entry
+        for field in ("window", "latents"):  # as in the files of earlier versions
+            assert (written[field] is None) == (getattr(entry, field) == "all")
 
 
 # Attention rules, and the latent tokens that they allow.
@@ -175,7 +177,7 @@ def test_latents_that_decoding_can_use_are_accepted(name, change):
         (replace(lt.METHODS["mdm"], attention=independent), 0),
         (lt.METHODS["arm"], 0),
         (lt.METHODS["scdm"], 0),
-        (replace(lt.METHODS["scdm"], latents=None), "all"),
+        (replace(lt.METHODS["scdm"], latents="all"), "all"),
         (replace(lt.METHODS["scdm"], latents=3), 3),
     ],
 )
@@ -287,7 +289,7 @@ def test_all_latents_of_mdm_depth_are_those_of_mdm(nano):
 # Masked slots in random order.
 
 
-@pytest.mark.parametrize(("window", "length"), [(None, LENGTH), (None, 4), (3, LENGTH)])
+@pytest.mark.parametrize(("window", "length"), [("all", LENGTH), ("all", 4), (3, LENGTH)])
 def test_only_masked_slots_of_the_window_are_shuffled(window, length):
     """And no padding: the positions of the clean slots and of those behind are in order."""
     method = replace(lt.METHODS["ar-latents"], window=window)
@@ -295,7 +297,7 @@ def test_only_masked_slots_of_the_window_are_shuffled(window, length):
     layout = drawn(method, 64, known=2, length=length)
     assert torch.equal(layout.num_clean, plain.num_clean)
     assert torch.equal(layout.num_shown, plain.num_shown)
-    assert (layout.num_shown - layout.num_clean).max() == (window or length - 2)
+    assert (layout.num_shown - layout.num_clean).max() == (length - 2 if window == "all" else window)
     for positions, clean, shown in zip(layout.positions, layout.num_clean, layout.num_shown, strict=True):
         assert positions[:clean].tolist() == list(range(clean))
         assert sorted(positions[clean:shown].tolist()) == list(range(clean, shown))

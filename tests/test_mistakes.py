@@ -131,7 +131,7 @@ CALLS = [
     (lambda net: lt.DataConfig("sudoku-4", num_train=-1), "num-train -1", "from 0"),
     (lambda net: lt.given([0, 0, 1]), "[0, 0, 1]", "0..2"),
     (lambda net: lt.equal_parts(0), "steps 0", "from 1"),
-    (lambda net: lt.Method(lt.any_order, SCDM.attention, window=0), "window 0", "at least 1"),
+    (lambda net: lt.Method(lt.any_order, SCDM.attention, window=0), "window 0", "from 1"),
     (lambda net: lt.load("sudoku-6-scdn"), "sudoku-6-scdn", "mean sudoku-6-scdm"),
     (lambda net: lt.from_pretrained("nowhere"), "nowhere", "sudoku-6-scdm"),
     (lambda net: lt.load(near_miss("runs/fuor")), "runs/fuor", "mean runs/four?"),

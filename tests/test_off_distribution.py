@@ -48,7 +48,7 @@ def test_off_distribution_step_has_n_latent_tokens(pico, name, latents):
             num_clean = int(step.layout.num_clean[a])
             num_masked = LENGTH - num_clean
             n = latents(num_masked) if callable(latents) else latents
-            visible = min(num_masked, method.window or LENGTH)
+            visible = num_masked if method.window == "all" else min(num_masked, method.window)
             if name == "block-mdm-4":
                 visible = 4 - int(KNOWN[row, :LENGTH].sum() + (num_clean - KNOWN[row].sum())) % 4
             k = min(decoding.candidates, visible)

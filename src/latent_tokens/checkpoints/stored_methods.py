@@ -24,6 +24,7 @@ RULES = {
 }
 ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
 BUILT_IN = cast(dict[str, dict[str, Any]], {"order": ORDERS, "attention": RULES})
+MAY_BE_ALL = ("window", "latents")
 LOADED: dict[str, Any] = {}
 """The functions of methods that `load_method` loaded, as module:name.attention."""
 
@@ -59,9 +60,11 @@ def load_method(name: str) -> Method:
 def method_to(method: Method) -> dict[str, Json]:
     """Return a method's fields, its functions by name. Raise ValueError if one cannot be stored.
 
-    Fields of later versions, depth, masked_slots and name, are left out at their default.
+    Fields of later versions, depth, masked_slots and name, are left out at their default. A window
+    or number of latents that is all is null.
     """
     values = {field.name: getattr(method, field.name) for field in fields(method)}
+    values |= {name: None for name in MAY_BE_ALL if values[name] == "all"}
     later = {"depth": "all", "masked_slots": "in_order", "name": None}
     row = {
         name: value for name, value in values.items() if name not in later or value != later[name]
@@ -87,7 +90,8 @@ def method_from(row: Entries) -> Method:
         field: with_name(row[field]) or {**known, **LOADED}[row[field]]
         for field, known in BUILT_IN.items()
     }
-    return Method(**{**row, **functions})
+    all_of = {name: "all" for name in MAY_BE_ALL if name in row and row[name] is None}
+    return Method(**{**row, **functions, **all_of})
 
 
 def check_loaded(row: Entries) -> None:

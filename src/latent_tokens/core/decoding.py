@@ -304,7 +304,7 @@ def num_candidates_and_latents(
     (D-13, last decoding steps). Of an order with blocks, candidates are among the masked tokens
     `in_block`. Under a rule with blocks, latent tokens are, too.
     """
-    visible = num_masked if method.window is None else np.minimum(num_masked, method.window)
+    visible = num_masked if method.window == "all" else np.minimum(num_masked, method.window)
     in_block = visible if in_block is None else np.minimum(in_block, visible)
     if block_of(method.attention) is not None:
         visible = in_block
@@ -377,7 +377,7 @@ def check_num_latents(method: Method, latents: Count | None, off_distribution: b
     if method.latent_control == "none" and latents not in (None, 0):
         fix = "latents=0, or a scdm, esolm or ar-mtp model"
         refuse(unsupported, "it has no latent tokens", fix)
-    own = (None, "all") if method.window is None else (None, "all", method.window - 1)
+    own = (None, "all") if method.window == "all" else (None, "all", method.window - 1)
     if method.latent_control == "fixed" and latents not in own and not off_distribution:
         fix = f"latents=all, a scdm or esolm model, or train {trainable_with(method, latents)}"
         fix += ". Use off_distribution=True to allow it"
@@ -408,7 +408,7 @@ def is_off_distribution(method: Method, latents: Count | None) -> bool:
     """
     if method.latent_control != "fixed" or latents is None or latents == "all":
         return False
-    return method.window is None or callable(latents) or latents < method.window - 1
+    return method.window == "all" or callable(latents) or latents < method.window - 1
 
 
 def trainable_with(method: Method, latents: Count | None) -> str:

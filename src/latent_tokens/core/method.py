@@ -19,7 +19,6 @@ from torch import Tensor
 from latent_tokens.checks import (
     Registry,
     check_choice,
-    check_int,
     check_label,
     function_name,
     is_whole,
@@ -69,12 +68,12 @@ class Method:
 
     order: Order  # the decoding order
     attention: Rule  # which slots each slot attends to
-    window: int | None = None  # the largest number of masked tokens in the input; None = all
+    window: int | Literal["all"] = "all"  # the largest number of masked tokens in the input
     targets: Literal["all", "next"] = "all"  # which masked tokens of the input training scores
     weight: Literal["elbo", "flat"] = "elbo"  # divide by targets or by unknowns (D-4, loss weight)
     # shifted: slot j receives the token before it; left: position i is read at the slot of i - 1
     readout: Literal["in_place", "shifted", "left"] = "in_place"
-    latents: int | None = 0  # n if it is free and Decoding.latents is None; None = all
+    latents: int | Literal["all"] = 0  # n if it is free and Decoding.latents is None
     depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
     # The masked tokens of a training input: in the decoding order, or shuffled
     # (D-40, shuffled slots)
@@ -102,15 +101,20 @@ class Method:
         """How n is set: "none" (there is no latent token), "fixed" (in training) or "free" (at inference)."""
         if not self.attends_to_masked:
             return "none"
-        is_drawn = read_depth(self.depth)[0] == "uniform"
+        is_drawn = self.parsed_depth[0] == "uniform"
         return "fixed" if attends_later(self.attention) and not is_drawn else "free"
+
+    @cached_property
+    def parsed_depth(self) -> tuple[str, float]:
+        """The word of the depth, and its share of the rows."""
+        return read_depth(self.depth)
 
     @property
     def default_latents(self) -> int | Literal["all"]:
         """The number of latent tokens if `Decoding.latents` is None."""
         if self.latent_control == "none":
             return 0
-        return "all" if self.latents is None or self.latent_control == "fixed" else self.latents
+        return "all" if self.latent_control == "fixed" else self.latents
 
     def draw(
         self,
@@ -143,7 +147,7 @@ class Method:
             return next_layout(order, num_clean, torch.ones_like(latents), latents)
 
         # The number of visible masks is drawn last, then the shuffle: what is above stays the same.
-        kind, share = read_depth(self.depth)
+        kind, share = self.parsed_depth
         rows = None if kind == "all" else draw_rows(share, len(known), uniform)
         if rows is not None and kind == "uniform":
             visible_masks = draw_visible_masks(visible_masks, rows, uniform)
@@ -173,7 +177,7 @@ class Method:
 
     def max_visible(self, num_masked: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Return how many of a row's masked tokens the input may contain: all, or the window."""
-        return num_masked if self.window is None else num_masked.clamp(max=self.window)
+        return num_masked if self.window == "all" else num_masked.clamp(max=self.window)
 
     def num_visible(
         self, order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], lengths: Int[Tensor, " B"]
@@ -231,17 +235,17 @@ def check_method(method: Method) -> None:
     """Raise ValueError if a field of a method has another value, or does not suit the others."""
     if method.name is not None:
         check_label("name", method.name)
-    if method.latents is not None:
-        check_int("latents", method.latents, 0)
-    if method.window is not None and not is_whole(method.window, 1):
-        raise ValueError(f"window={method.window}: must be at least 1. Use None for no limit.")
+    for name, least in (("latents", 0), ("window", 1)):
+        value = getattr(method, name)
+        if value != "all" and not is_whole(value, least):
+            raise ValueError(f"{name}={value}: must be a whole number from {least}, or 'all'")
     check_choice("targets", method.targets, ("all", "next"))
     check_choice("weight", method.weight, ("elbo", "flat"))
     check_choice("readout", method.readout, ("in_place", "shifted", "left"))
     check_choice("masked_slots", method.masked_slots, ("in_order", "shuffled"))
     attention = f"attention={function_name(method.attention)}"
-    has_depth = read_depth(method.depth)[0] != "all"
-    shows_all = method.window is None and attends_later(method.attention)
+    has_depth = method.parsed_depth[0] != "all"
+    shows_all = method.window == "all" and attends_later(method.attention)
     if method.readout == "shifted":
         check_shifted(method)
     if method.readout == "left" and (has_depth or not (method.is_left_to_right or shows_all)):
@@ -260,10 +264,11 @@ def check_method(method: Method) -> None:
     if method.masked_slots == "shuffled" and not (method.is_left_to_right and in_place):
         needs = "needs order=left_to_right, readout=in_place and targets=all"
         refuse("masked_slots=shuffled", needs, "masked_slots=in_order")
-    if method.latents and method.latent_control == "none":
+    num_latents = 0 if method.latents == "all" else method.latents
+    if num_latents and method.latent_control == "none":
         refuse(f"latents={method.latents}", "this method has no latent tokens", "latents=0")
-    if method.latents and method.latent_control == "fixed" and method.window != method.latents + 1:
-        fix = f"window={method.latents + 1}, attention=semi_causal or depth=uniform:0.5"
+    if num_latents and method.latent_control == "fixed" and method.window != num_latents + 1:
+        fix = f"window={num_latents + 1}, attention=semi_causal or depth=uniform:0.5"
         problem = "every masked token is attended to, so training fixes their number"
         refuse(f"latents={method.latents} with {attention}", problem, fix)
 
@@ -325,7 +330,7 @@ def windowed(window: int, targets: Literal["all", "next"]) -> Method:
     It has n - 1 latent tokens.
     """
     return Method(
-        left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents=None
+        left_to_right, bidirectional, window=window, targets=targets, weight="flat", latents="all"
     )
 
 
@@ -342,21 +347,21 @@ def derived(name: str) -> Method | None:
         return None
     kind, number = match[1], int(match[2])
     if kind == "block-mdm":
-        return Method(blockwise(number), block_causal(number), latents=None)
+        return Method(blockwise(number), block_causal(number), latents="all")
     return windowed(number, "all" if kind == "ar-mtp-window" else "next")
 
 
 # fmt: off
 METHODS: Registry[Method] = Registry("method", {
-    "mdm":              Method(any_order, bidirectional, latents=None),
+    "mdm":              Method(any_order, bidirectional, latents="all"),
     "sidm":             Method(any_order, independent),
     "scdm":             Method(any_order, semi_causal),
     "esolm":            Method(any_order, causal),
     "arm":              Method(left_to_right, causal, weight="flat", readout="shifted"),
-    "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents=None),
+    "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents="all"),
     "ar-mtp-window-16": windowed(16, "all"),
     "ar-ntp-16":        windowed(16, "next"),
-    "mdm-depth":        Method(any_order, bidirectional, latents=None, depth="uniform:0.5"),
+    "mdm-depth":        Method(any_order, bidirectional, latents="all", depth="uniform:0.5"),
     "scdm-depth":       Method(any_order, semi_causal, depth="none:0.5"),
     "ar-latents":       Method(left_to_right, causal, weight="flat", masked_slots="shuffled"),
 }, derived, also=("ar-mtp-window-N", "ar-ntp-N", "block-mdm-N", "mdm-left"))
@@ -388,7 +393,9 @@ def name_of(method: Method) -> str:
     """
     block = block_of(method.attention)
     names = [*METHODS]
-    names += [f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window]
+    names += [
+        f"{kind}-{method.window}" for kind in ("ar-mtp-window", "ar-ntp") if method.window != "all"
+    ]
     names += ["mdm-left"] if method.readout == "left" else []
     names += [f"block-mdm-{block}"] if block else []
     differing = {name: differences(METHODS[name], method) for name in names}

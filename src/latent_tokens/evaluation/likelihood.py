@@ -354,7 +354,7 @@ def suffix_of(method: Method, settings: LikelihoodSettings) -> int:
     latents = method.default_latents if settings.latents is None else settings.latents
     if latents != "all":
         return latents
-    return 0 if method.window is None else method.window - 1
+    return 0 if method.window == "all" else method.window - 1
 
 
 def score_continuations(

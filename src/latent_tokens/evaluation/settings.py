@@ -223,7 +223,7 @@ def shown_latents(method: Method, decoding: Decoding) -> int | str:
     latents = method.default_latents if decoding.latents is None else decoding.latents
     if callable(latents):
         return function_name(latents)
-    if method.window is None:
+    if method.window == "all":
         return latents
     sizes = (shown_candidates(method, decoding), getattr(decoding.select, "tokens", 1))
     most = method.window - max((size for size in sizes if isinstance(size, int)), default=1)
@@ -235,7 +235,7 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
     candidates = candidates_of(method, decoding)
     if callable(candidates):
         return function_name(candidates)
-    if method.window is None:
+    if method.window == "all":
         return candidates
     return method.window if candidates == "all" else min(candidates, method.window)
 

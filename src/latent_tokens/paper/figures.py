@@ -229,7 +229,7 @@ def num_latents(cell: Cell) -> Latents:
     """Return the number of latent tokens, set at inference or by the window in training, or None."""
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window
-        return None if window is None else window - 1
+        return None if window == "all" else window - 1
     return "all" if cell.method == "ar-mtp" else cell.latents
 
 

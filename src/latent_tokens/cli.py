@@ -20,7 +20,7 @@ from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, 
 from latent_tokens import processes
 from latent_tokens.checks import first_line, one_line
 from latent_tokens.commands import COMMANDS, RUN
-from latent_tokens.configs import SWEPT, EvalConfig, InputConfig
+from latent_tokens.configs import IN_HELP, SWEPT, EvalConfig, InputConfig
 from latent_tokens.storage import package_version
 
 PROGRAM = "latent-tokens"
@@ -112,7 +112,10 @@ def explain_flags(kind: type) -> None:
         body = cast(ast.ClassDef, ast.parse(getsource(base)).body[0]).body
         for field, below in pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
+                text = " ".join(ast.literal_eval(below.value).split())
+                for name, listed in IN_HELP.items():
+                    text = text.replace(f"{{{name}}}", listed)
+                texts[ast.unparse(field.target)] = text
 
     def hint(default: str) -> str:
         return "" if default in ("", "None", "True", "False") else f"(default: {default})"

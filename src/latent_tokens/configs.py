@@ -24,6 +24,16 @@ TaskName = Literal[
     "sudoku-9-pattern", "zebra", "zebra-3", "zebra-compact-3", "zebra-compact-4", "countdown", "countdown-3",
     "countdown-4", "sudoku-gen", "sudoku-large", "text",
 ]  # fmt: skip
+IN_HELP = {
+    "tasks": ", ".join(name for name in get_args(TaskName) if name != "text"),
+    "methods": (
+        "mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N (any window N from 1), "
+        "block-mdm-N (any block of N positions), mdm-depth or scdm-depth (trained with mixed numbers "
+        "of latent tokens), ar-latents (from left to right with any number of them), mdm-left "
+        "(predicts the next position as Dream does)"
+    ),
+}
+"""The names of tasks and methods, which the help of a flag refers to as {tasks} and {methods}."""
 SizeName = Literal["pico", "nano", "tiny", "mini", "sminy", "small"]
 Split = Literal["train", "validation", "test"]
 Precision = Literal["fp32", "bf16"]
@@ -251,10 +261,7 @@ class DataConfig(Config):
     may_be_zero = ("seed", "num_train", "num_validation", "num_test")
 
     task: str
-    """Task to make data for. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36
-    (or sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3,
-    zebra-compact-3, zebra-compact-4, countdown, countdown-3, countdown-4, module:Name of your own
-    or text, which needs --source."""
+    """Task to make data for. {tasks}, module:Name of your own or text, which needs --source."""
     out: Path | None = None
     """Directory to write. It must be missing or empty. Default: data/TASK."""
     source: str | None = None
@@ -347,15 +354,9 @@ class TrainConfig(Config):
     """
 
     task: str
-    """Task to learn. sudoku-4, sudoku-6, sudoku-9 (or sudoku-gen), sudoku-16, sudoku-36 (or
-    sudoku-large), sudoku-9-pattern, sudoku-puzzle, sudoku-6-puzzle, zebra, zebra-3,
-    zebra-compact-3, zebra-compact-4, countdown, countdown-3, countdown-4, module:Name of your own
-    or text, which needs --data."""
+    """Task to learn. {tasks}, module:Name of your own or text, which needs --data."""
     method: str
-    """Method to train. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N, for any
-    window N from 1, block-mdm-N, for any block of N positions, mdm-depth or scdm-depth, trained
-    with mixed numbers of latent tokens, ar-latents, from left to right with any number of them,
-    mdm-left, which predicts the next position as Dream does, or module:name of your own."""
+    """Method to train. {methods} or module:name of your own."""
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
     runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""

@@ -183,7 +183,7 @@ def test_decoding_stores_one_rule_of_its_short_forms():
     assert decoding.select == AtMost(lt.Threshold(0.9), 4)
     assert replace(decoding, tokens_per_step=2).select == AtMost(lt.Threshold(0.9), 2)
     assert replace(decoding, latents=2).select == decoding.select
-    assert lt.Decoding(select=None) == lt.Decoding(tokens_per_step=1) == lt.Decoding()
+    assert lt.Decoding(tokens_per_step=1) == lt.Decoding()
 
 
 OWN_FUNCTIONS = {"confidence", "select"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -91,10 +91,10 @@ class Decoding:
     candidates: Count | None = None
     latents: Count | None = None  # n, or number of masked tokens -> n; None = the method's own
     tokens_per_step: InitVar[int | Partition | None] = None  # T of FixedCount; of a rule the most
-    order: Order | None = None  # None = the method's own
+    order: Order | str | None = None  # None = the method's own
     # Of the raw logits (D-16, confidence); None = top_prob, and entropy for its bound
-    confidence: Confidence | None = None
-    latent_policy: LatentPolicy = nearest  # which masked tokens are the n, and in what order
+    confidence: Confidence | str | None = None
+    latent_policy: LatentPolicy | str = nearest  # which masked tokens are the n, and in what order
     refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
     temperature: float | int = 1.0  # 0 = argmax
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
@@ -135,10 +135,15 @@ class Decoding:
         check_selection(self)
 
     @property
+    def policy(self) -> LatentPolicy:
+        """The latent policy, whose name has been resolved."""
+        return cast(LatentPolicy, self.latent_policy)
+
+    @property
     def ranking(self) -> Confidence:
         """The confidence by which candidates are decoded."""
         if self.confidence is not None:
-            return self.confidence
+            return cast(Confidence, self.confidence)
         return entropy if isinstance(bare_rule(self.select), EntropyBound) else top_prob
 
 
@@ -259,7 +264,7 @@ class Step:
 
 def order_of(method: Method, decoding: Decoding) -> Order:
     """Return the decoding order: the decoding's, else the method's own."""
-    return method.order if decoding.order is None else decoding.order
+    return method.order if decoding.order is None else cast(Order, decoding.order)
 
 
 def candidates_of(method: Method, decoding: Decoding) -> Count:
@@ -337,7 +342,7 @@ def resolve_count(
 def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raise ValueError, naming what to use, if the method cannot decode so."""
     check_num_latents(method, decoding.latents, decoding.off_distribution)
-    check_latent_policy(method, decoding.latent_policy)
+    check_latent_policy(method, decoding.policy)
     unsupported = f"is not supported by {named(method)}"
     select = decoding.select
     is_fixed = isinstance(select, FixedCount)
@@ -353,7 +358,11 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
                 fix = "a mdm or scdm model, without an order of positions"
                 refuse(setting, "the order decodes its next token", fix)
     reads_before = method.is_left_to_right and method.readout != "in_place"
-    if reads_before and decoding.order is not None and not is_left_to_right(decoding.order):
+    if (
+        reads_before
+        and decoding.order is not None
+        and not is_left_to_right(order_of(method, decoding))
+    ):
         fix = "order=left_to_right, or a mdm or scdm model"
         refuse(f"order {unsupported}", "it decodes from left to right only", fix)
     if method.readout == "shifted" and select != ONE_TOKEN:

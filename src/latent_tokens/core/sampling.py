@@ -125,7 +125,7 @@ def decode(
         # Lines 6-9: choose the latent tokens, and arrange [clean | latents | candidates].
         draw_latents = partial(uniform, host.rows, host.num_masked - host.candidates)
         before = plan.policy_input(order, tokens)
-        layout = plan.layout(choose_latents(decoding.latent_policy, before, draw_latents))
+        layout = plan.layout(choose_latents(decoding.policy, before, draw_latents))
 
         # Line 10: predict the candidates.
         logits = candidate_logits(plan, tokens, layout)  # (A, K, V)

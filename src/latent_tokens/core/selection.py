@@ -165,7 +165,7 @@ class AtMost:
 def rule_from(
     select: FixedCount | Selection,
     tokens_per_step: int | Partition | None,
-    values: Mapping[str, float | None],
+    values: Mapping[str, float | int | None],
 ) -> FixedCount | Selection:
     """Return how many candidates a step decodes: `select`, or what its short forms say.
 
@@ -202,7 +202,7 @@ def setting_of(rule: FixedCount | Selection) -> str:
     return f"{name}={value}"
 
 
-def short_form(rule: FixedCount | Selection) -> dict[str, float]:
+def short_form(rule: FixedCount | Selection) -> dict[str, float | int]:
     """Return the setting that is short for a rule, with its value. It is empty for one of your own."""
     return {name: astuple(rule)[0] for name, kind in RULES.items() if type(rule) is kind}
 

@@ -102,7 +102,8 @@ def neighbors(scale: Scale, task: str) -> list[Claim]:
     """Return the claims that scdm is better with each larger number of latent tokens: a smooth tradeoff."""
     k = scale.budgets[task].curve_candidates
     listed = []
-    for fewer, more in pairwise(scale.latent_counts_of(task)):
+    counts = scale.latent_counts_of(task)
+    for fewer, more in pairwise(counts) if len(counts) > 2 else ():
         pair = (Cell(task, "scdm", "top_prob", n, k=k) for n in (more, fewer))
         listed.append(Claim(f"scdm n={more} > n={fewer}", *pair, SMOOTH))
     return listed

@@ -41,12 +41,13 @@ GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to w
 MOST_PROCESSES = 8  # that measure rows at the same time: each holds torch in memory
 LEFT_TO_RIGHT: Settings = (("left_to_right", 1, LATENTS),)
 CURVES: Settings = (*LEFT_TO_RIGHT, ("top_prob", CANDIDATES, FEW), ("uniform", 1, FEW))
-RELEASED: Settings = tuple(
-    (order, k, (0, 1, 2, 4, 8, 16, "all"))
-    for order, k in (
-        *(("left_to_right", 1), ("top_prob", CANDIDATES), ("uniform", 1)),
-        *(("top_prob", DEFAULT_CANDIDATES), ("entropy", CANDIDATES)),
-    )
+OF_RELEASE: Latents = (0, 1, 2, 4, 8, 16, "all")
+RELEASED: Settings = (
+    ("left_to_right", 1, OF_RELEASE),
+    ("top_prob", CANDIDATES, OF_RELEASE),
+    ("uniform", 1, OF_RELEASE),
+    ("top_prob", DEFAULT_CANDIDATES, OF_RELEASE),
+    ("entropy", CANDIDATES, OF_RELEASE),
 )
 """The settings of the rows of bundled models."""
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")

@@ -65,8 +65,9 @@ def in_tables(tasks: Sequence[str]) -> list[Claim]:
     listed = [mdm_and_sidm(task, "top_prob", "Table 1") for task in WITH_SIDM]
     listed += [mdm_and_sidm(task, "uniform", "Table 4") for task in WITH_SIDM]
     for task in WITH_SIDM:
-        both = (Cell(task, "sidm", order) for order in ("top_prob", "uniform"))
-        listed.append(Claim("sidm top-prob > sidm uniform", *both, "Table 4"))
+        top_prob = Cell(task, "sidm", "top_prob")
+        uniform = Cell(task, "sidm", "uniform")
+        listed.append(Claim("sidm top-prob > sidm uniform", top_prob, uniform, "Table 4"))
     for task in tasks:
         cells = {
             "arm": Cell(task, "arm", "left_to_right"),
@@ -104,8 +105,9 @@ def neighbors(scale: Scale, task: str) -> list[Claim]:
     listed = []
     counts = scale.latent_counts_of(task)
     for fewer, more in pairwise(counts) if len(counts) > 2 else ():
-        pair = (Cell(task, "scdm", "top_prob", n, k=k) for n in (more, fewer))
-        listed.append(Claim(f"scdm n={more} > n={fewer}", *pair, SMOOTH))
+        better = Cell(task, "scdm", "top_prob", more, k=k)
+        worse = Cell(task, "scdm", "top_prob", fewer, k=k)
+        listed.append(Claim(f"scdm n={more} > n={fewer}", better, worse, SMOOTH))
     return listed
 
 
@@ -158,8 +160,10 @@ def on_windows(scale: Scale) -> list[Claim]:
     listed.append(Claim(f"mdm < ar-mtp-window-{sizes[-1]}", mdm, largest, APPROACHES_MDM))
     for task, sign in (("sudoku-large", "<"), ("sudoku-gen", ">")):
         for size in scale.windows_of(task)[1:]:
-            pair = (window(task, kind, size) for kind in ("ar-mtp-window", "ar-ntp"))
-            listed.append(Claim(f"ar-mtp-window-{size} {sign} ar-ntp-{size}", *pair, TARGETS_COUNT))
+            every = window(task, "ar-mtp-window", size)
+            next_only = window(task, "ar-ntp", size)
+            text = f"ar-mtp-window-{size} {sign} ar-ntp-{size}"
+            listed.append(Claim(text, every, next_only, TARGETS_COUNT))
     for task in ("sudoku-gen", BOARDS_9):
         if task in scale.budgets:
             listed += [

@@ -262,9 +262,12 @@ def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "paper", wo
     lines = lines_of(path)
     if measure_missing:
         draw(lines)
-    tables = [values_table(lines, "scdm", NUMBERS), values_table(lines, "esolm", NUMBERS)]
+    tables = [values_table(lines, "scdm", NUMBERS)]
     tables += [values_table(lines, method, (None,)) for method in ("mdm", "sidm")]
-    tables += [choices_table(lines), claims_table(lines, claims()), reach_table(lines), kinds_table(lines)]
+    if any(cell.method == "esolm" for cell in lines):
+        tables.append(values_table(lines, "esolm", NUMBERS))
+    compared = [claim for claim in claims() if {claim.first, claim.second} <= lines.keys()]
+    tables += [choices_table(lines), claims_table(lines, compared), reach_table(lines), kinds_table(lines)]
     print("\n".join([*tables, f"{RULE}\n"]), end="")
 
 

@@ -160,7 +160,7 @@ def figure(
     axes.set(
         xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None)
     )
-    axes.margins(x=0.08)
+    axes.margins(x=0.1)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)

@@ -213,6 +213,8 @@ def draw(lines: dict[Cell, Line]) -> None:
     for axes, orders in zip(panels, shown, strict=True):
         for order, style in zip(orders, styles, strict=True):
             curve = [lines[cell] for n in NUMBERS if (cell := Cell("scdm", order, n)) in lines]
+            if not curve:
+                continue
             at = [most if line.cell.latents == "all" else line.cell.latents for line in curve]
             means = np.array([line.mean for line in curve])
             bounds = np.array([line.interval for line in curve]).T

@@ -102,9 +102,8 @@ class Decoding:
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
     select: FixedCount | Selection = ONE_TOKEN  # how many candidates a step decodes
     threshold: InitVar[float | int | None] = None  # short for select=Threshold(threshold)
-    entropy_bound: InitVar[float | int | None] = (
-        None  # short for select=EntropyBound(entropy_bound)
-    )
+    # Short for select=EntropyBound(entropy_bound)
+    entropy_bound: InitVar[float | int | None] = None
     factor: InitVar[float | int | None] = None  # short for select=Factor(factor)
 
     def __post_init__(
@@ -155,7 +154,6 @@ def resolve_names(decoding: Decoding) -> None:
     Raises:
         ValueError: a name is unknown, or the order sets what another setting has.
     """
-
     values: dict[str, Any] = {}
     order: object = decoding.order
     if isinstance(order, str):

@@ -31,7 +31,6 @@ IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async )?function\b|const\b|class\b)", re.M)
 MOST_BYTES = 2_000_000  # of the traces in a page
 CURVE = ("sudoku-6", "top_prob", 4)  # task, order and k of the curve of accuracy over tokens
-LEFT_TO_RIGHT = ("sudoku-6", "left_to_right", 1)  # those of ar-mtp
 
 
 def page_of(models: Sequence[LoadedModel]) -> str:
@@ -127,9 +126,8 @@ def stored_curve() -> list[dict[str, Any]]:
     """Return the points of bundled/results.jsonl that the page plots: accuracy over relative cost."""
     points = []
     for row in read_results(BUNDLED / "results.jsonl"):
-        if (row["task"], row["order"], row["candidates"]) not in (CURVE, LEFT_TO_RIGHT):
-            continue
-        if row["method"] == "arm":
+        is_in_curve = (row["task"], row["order"], row["candidates"]) == CURVE
+        if not is_in_curve and (row["task"], row["method"]) != ("sudoku-6", "ar-mtp"):
             continue
         accuracy = row["valid"] / 100
         low, high = wilson(accuracy, row["num_samples"])

@@ -40,6 +40,8 @@ timing = script_of("timing")
 latent_choice = script_of("latent-choice")
 nats = script_of("nats")
 confidence = script_of("confidence")
+script_of("order")
+contradictions = sys.modules["contradictions"]
 tables = sys.modules["tables"]
 
 
@@ -48,6 +50,25 @@ def test_script_prints_the_stored_table(folder, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", [folder])
     script_of(folder).main()
     assert capsys.readouterr().out == (RESEARCH / folder / "table.md").read_text()
+
+
+# Of a 4x4 board: the first cells of the order, their digits, the step of the loss, how it shows, its reach.
+LOSSES = [
+    ([0, 1, 2, 7, 3], [1, 2, 3, 4, 1], (3, "cell", 1)),  # 4 in the box of the last cell of row 1
+    ([0, 1, 2, 7, 4, 3], [1, 2, 3, 4, 3, 1], (3, "cell", 2)),
+    ([0, 1, 7, 2, 3], [1, 2, 4, 3, 1], (2, "unit", 2)),  # 3 alone is left for two cells
+    ([0, 1, 2], [1, 1, 3], (1, "repetition", 0)),
+]
+
+
+@pytest.mark.parametrize(("first", "digits", "expected"), LOSSES)
+def test_loss_of_a_board_is_that_worked_out_by_hand(first, digits, expected):
+    order = np.array([*first, *(cell for cell in range(16) if cell not in first)])
+    board = np.ones(16, np.int64)
+    board[first] = digits
+    peers = contradictions.peers_of(TASK)
+    step, after = contradictions.first_loss(board, order, peers)
+    assert (step, *contradictions.kind_and_reach(after, order, step, TASK, peers)) == expected
 
 
 def test_every_folder_is_in_the_list_of_questions():

@@ -1,9 +1,10 @@
 """What latent tokens are worth in each decoding order, on 6x6 boards.
 
-python research/order/order.py              # print table.md from the rows
-python research/order/order.py --measure    # train and measure what rows.jsonl lacks, then draw
+python research/order/order.py                      # print table.md from the rows
+python research/order/order.py --measure-missing    # train and measure what rows.jsonl lacks, then draw
 
-The models are those of `latent-tokens reproduce figure-1`, in RUNS. --workers 2 is two processes.
+The models are those of `latent-tokens reproduce figure-1`, in the directory of --runs. With --workers 2 they
+are measured in two processes.
 """
 
 import sys

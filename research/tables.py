@@ -142,6 +142,23 @@ def rows_of(*folders: str) -> dict[Cell, Line]:
     return {cell: Line(cell, tuple(of[seed] for seed in sorted(of))) for cell, of in by_cell.items()}
 
 
+def lines_in(path: Path) -> dict[Cell, Line]:
+    """Return the rows of one file by their setting."""
+    by_cell: dict[Cell, dict[int, Row]] = {}
+    for row in read_results(path):
+        by_cell.setdefault(Cell(**row["cell"]), {})[row["train_seed"]] = row
+    return {cell: Line(cell, tuple(of[seed] for seed in sorted(of))) for cell, of in by_cell.items()}
+
+
+def mean_and_bounds(line: Line | None) -> str:
+    """Return the mean of a line with its interval, and the number of its seeds if it is below three."""
+    if line is None:
+        return ""
+    low, high = line.interval or (line.mean, line.mean)
+    few = "" if len(line.rows) >= ENOUGH else f" [{len(line.rows)}]"
+    return f"{line.mean:.1f} ({low:.0f}-{high:.0f}){few}"
+
+
 def canonical(cell: Cell) -> Cell:
     """Return the name of a setting that has two: k = 4 is the default in top-prob order on 6x6 boards."""
     default = None if cell.problems else "plain"

@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
 from contradictions import SHOWN, contradictions_of, kinds_table, peers_of, reach_table  # noqa: E402
-from tables import RULE, Cell, Claim, Line, claims_table  # noqa: E402
+from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds  # noqa: E402
 
 ROOT = HERE.parents[1]
 SIDE, BOX_ROWS, BOX_COLUMNS = 6, 2, 3
@@ -147,30 +147,13 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     append_result(path, {**row, **entries})
 
 
-def lines_of(path: Path) -> dict[Cell, Line]:
-    """Return the rows by their setting."""
-    by_cell: dict[Cell, dict[int, Any]] = {}
-    for row in read_results(path):
-        by_cell.setdefault(Cell(**row["cell"]), {})[row["train_seed"]] = row
-    return {cell: Line(cell, tuple(of[seed] for seed in sorted(of))) for cell, of in by_cell.items()}
-
-
-def written(line: Line | None) -> str:
-    """Return the mean of a line with its interval, and the number of its seeds if it is below three."""
-    if line is None:
-        return ""
-    low, high = line.interval or (line.mean, line.mean)
-    few = "" if len(line.rows) == len(SEEDS) else f" [{len(line.rows)}]"
-    return f"{line.mean:.1f} ({low:.0f}-{high:.0f}){few}"
-
-
 def values_table(lines: dict[Cell, Line], method: str, numbers: Any) -> str:
     """Return the accuracy of a method: a row per order, a column per number of latent tokens."""
     table = [("order", *(f"n = {n}" if n is not None else method for n in numbers))]
     for order in ORDERS:
         found = [lines.get(Cell(method, order, n)) for n in numbers]
         if any(found):
-            table.append((order, *map(written, found)))
+            table.append((order, *map(mean_and_bounds, found)))
     return as_markdown(table)
 
 
@@ -179,7 +162,7 @@ def choices_table(lines: dict[Cell, Line]) -> str:
     table = [("latent tokens", "n = 1", "n = 2", "n = 4")]
     for name in (None, *POLICIES):
         found = [lines.get(Cell("scdm", "left to right", n, name)) for n in (1, 2, 4)]
-        table.append((name or "nearest", *map(written, found)))
+        table.append((name or "nearest", *map(mean_and_bounds, found)))
     return as_markdown(table)
 
 
@@ -262,7 +245,7 @@ def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "paper", wo
         run = Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1)
         run(delayed(ready_model)(recipe) for recipe in recipes.values())
         run(delayed(measure)(cell, seed, runs, path) for cell, seed in missing)
-    lines = lines_of(path)
+    lines = lines_in(path)
     if measure_missing:
         draw(lines)
     tables = [values_table(lines, "scdm", NUMBERS)]

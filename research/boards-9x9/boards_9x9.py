@@ -1,0 +1,212 @@
+"""What a budget of 1.3 million 9x9 boards buys: every method, order and number of latent tokens.
+
+python research/boards-9x9/boards_9x9.py                      # print table.md from the rows
+python research/boards-9x9/boards_9x9.py --measure-missing    # train and measure what rows.jsonl lacks
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+import latent_tokens as lt
+from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
+from latent_tokens.evaluation.report import as_markdown, save_sheet
+from latent_tokens.evaluation.rows import append_result, read_results
+from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.training.checkpoint import saved_step
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+
+from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds  # noqa: E402
+
+ROOT = HERE.parents[1]
+SEEDS = range(3)
+SAMPLES = 1_000
+PLANNED = 15_000  # steps of the learning rate schedule
+TAKEN = {"arm": 11_000, "ar-mtp": 11_000, "mdm": 10_000, "sidm": 10_000, "scdm": 10_000}
+"""The steps after which the training of a method ended: what one GPU took in nine minutes."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "left to right": {"order": "left_to_right"},
+    "uniform": {"order": "uniform"},
+    "top-prob, k = 8": {"order": "top_prob", "candidates": 8},
+    "top-prob, k growing": {"order": "top_prob", "candidates": "growing"},
+    "top-prob, k = all": {"order": "top_prob", "candidates": "all"},
+    "margin, k = 8": {"order": "margin", "candidates": 8},
+    "entropy, k = 8": {"order": "entropy", "candidates": 8},
+    "entropy, k growing": {"order": "entropy", "candidates": "growing"},
+}
+NUMBERS: dict[str, tuple[int | str, ...]] = {
+    "left to right": (0, 1, 2, 3, 4, 6, 8, 16, 32, "all"),
+    "uniform": (0, 8, "all"),
+    "top-prob, k = 8": (0, 2, 4, 8, 16, 32, "all"),
+    "top-prob, k growing": (0, "all"),
+    "top-prob, k = all": (0,),
+    "entropy, k = 8": (0, 8, "all"),
+    "entropy, k growing": (0, "all"),
+}
+"""The numbers of latent tokens of scdm in each order."""
+
+
+def cells() -> Iterator[Cell]:
+    """Yield every setting."""
+    for order in SETTINGS:
+        yield from (Cell("scdm", order, n) for n in NUMBERS.get(order, ()))
+        yield from (Cell(method, order) for method in ("mdm", "sidm"))
+    yield from (Cell(method, "left to right") for method in ("ar-mtp", "arm"))
+
+
+class Taken(Exception):
+    """The steps of a training are taken."""
+
+
+def trained(method: str, seed: int, runs: Path) -> Path:
+    """Return the directory of a model, which is trained if it does not exist.
+
+    The weights are those of the last validation, at the step that TAKEN names.
+    """
+    data = lt.DataConfig("sudoku-9", num_train=1_000_000, out=runs / "data")
+    if not data.folder.exists():
+        lt.make_data(data)
+    out = runs / f"sudoku-9-{method}-{seed}"
+    config = lt.TrainConfig(
+        "sudoku-9", method, data=data.folder, out=out, seed=seed, steps=PLANNED, batch_size=128, lr=2.5e-3,
+        warmup=300, precision="fp32", resume="auto",
+    )  # fmt: skip
+
+    def end(stage: str, step: int) -> None:
+        if stage == "saved" and step == TAKEN[method]:
+            raise Taken
+
+    if not out.exists() or saved_step(out) < TAKEN[method]:
+        with suppress(Taken):
+            lt.fit(config, observe=end)
+    return out
+
+
+def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
+    """Append the row of a setting."""
+    folder = trained(cell.method, seed, runs)
+    model = lt.load(folder)
+    n = None if cell.latents is None else (cell.latents,)
+    settings: Any = {} if cell.method in ("arm", "ar-mtp") else SETTINGS[cell.order]
+    (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
+    entries = {"cell": cell._asdict(), "train_seed": seed, "train_steps": TAKEN[cell.method]}
+    digest = tensors_sha256(read_tensor_file(folder / "model.safetensors"))
+    append_result(path, {**row, **entries, "train_steps_planned": PLANNED, "weights_sha256": digest})
+
+
+def values_table(lines: dict[Cell, Line]) -> str:
+    """Return a row per order, with the methods that have a fixed n."""
+    table = [("order", "mdm", "sidm", "ar-mtp", "arm")]
+    for order in SETTINGS:
+        found = [lines.get(Cell(method, order)) for method in table[0][1:]]
+        table.append((order, *map(mean_and_bounds, found)))
+    return as_markdown(table)
+
+
+def dial_table(lines: dict[Cell, Line]) -> str:
+    """Return the accuracy of scdm: a row per order, a column per number of latent tokens."""
+    numbers = (0, 1, 2, 3, 4, 6, 8, 16, 32, "all")
+    table = [("scdm", *(f"n = {n}" for n in numbers))]
+    for order in NUMBERS:
+        found = [lines.get(Cell("scdm", order, n)) for n in numbers]
+        table.append((order, *map(mean_and_bounds, found)))
+    return as_markdown(table)
+
+
+def claims() -> list[Claim]:
+    """Return the claims of the paper, in each order, and those on the order."""
+    listed = []
+    for order in SETTINGS:
+        none, every = Cell("scdm", order, 0), Cell("scdm", order, "all")
+        mdm, sidm = Cell("mdm", order), Cell("sidm", order)
+        pairs = {
+            "mdm > sidm": (mdm, sidm), "scdm n=all > n=0": (every, none), "scdm n=all > sidm": (every, sidm),
+            "sidm > scdm n=0": (sidm, none), "mdm > scdm n=all": (mdm, every),
+        }  # fmt: skip
+        listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
+    mtp, arm, right = (Cell(method, "left to right") for method in ("ar-mtp", "arm", "mdm"))
+    none, four, eight = (Cell("scdm", "left to right", n) for n in (0, 4, 8))
+    top, growing, uniform = (Cell("mdm", o) for o in ("top-prob, k = 8", "top-prob, k growing", "uniform"))
+    best, entropy = Cell("mdm", "entropy, k growing"), Cell("mdm", "entropy, k = 8")
+    listed += [
+        Claim("ar-mtp > arm", mtp, arm), Claim("ar-mtp > mdm left to right", mtp, right),
+        Claim("mdm top-prob, k = 8 > ar-mtp", top, mtp), Claim("mdm entropy, k growing > ar-mtp", best, mtp),
+        Claim("ar-mtp > mdm uniform", mtp, uniform), Claim("mdm uniform > arm", uniform, arm),
+        Claim("mdm: entropy > top-prob, k = 8", entropy, top),
+        Claim("mdm: entropy > top-prob, k growing", best, growing),
+        Claim("mdm: margin > top-prob, k = 8", Cell("mdm", "margin, k = 8"), top),
+        Claim("mdm: left to right > uniform", right, uniform),
+        Claim("mdm: top-prob, k = 8 > left to right", top, right),
+        Claim("scdm left to right: n=8 > n=0", eight, none),
+        Claim("scdm left to right: n=8 > n=4", eight, four),
+    ]  # fmt: skip
+    known = set(cells())
+    return [claim for claim in listed if {claim.first, claim.second} <= known]
+
+
+def draw(lines: dict[Cell, Line]) -> None:
+    """Draw accuracy over n for scdm in each order, with mdm and sidm beside it."""
+    from matplotlib.figure import Figure
+
+    shown = ("entropy, k growing", "entropy, k = 8", "top-prob, k = 8", "left to right")
+    places = (0, 4, 8, 16, 32, 80)
+    sheet = Figure(figsize=(9.6, 4.2), layout="constrained")
+    panels = sheet.subplots(1, len(shown), sharey=True)
+    for axes, order in zip(panels, shown, strict=True):
+        numbers = [n for n in NUMBERS[order] if n == "all" or n in places]
+        curve = [lines[Cell("scdm", order, n)] for n in numbers]
+        at = [places.index(80 if n == "all" else n) for n in numbers]
+        marks = {"scdm": (at, curve, "-o"), "sidm": ([-1], [lines[Cell("sidm", order)]], "s")}
+        marks["mdm"] = ([len(places)], [lines[Cell("mdm", order)]], "^")
+        if order == "left to right":
+            marks["ar-mtp"] = ([len(places) + 1], [lines[Cell("ar-mtp", order)]], "D")
+        for method, (x, found, style) in marks.items():
+            means = np.array([line.mean for line in found])
+            bounds = np.array([line.interval for line in found]).T
+            axes.errorbar(
+                x, means, np.abs(bounds - means), color=METHOD_COLORS[method], fmt=style, label=method,
+                markersize=5, capsize=2, linewidth=1.6,
+            )  # fmt: skip
+        axes.set_xticks(range(len(places)), ["0", "4", "8", "16", "32", "all"])
+        axes.set(xlabel="latent tokens n", ylim=(0, 100), xlim=(-1.8, len(places) + 1.8))
+        axes.set_title(order, fontsize=10)
+        axes.grid(axis="y", alpha=0.3)
+    panels[-1].legend(fontsize=8, frameon=False, loc="upper left")
+    panels[0].set_ylabel("valid boards (%)")
+    caption = (
+        f"9x9 boards, 0.8M parameters, {TAKEN['mdm']:,} steps of 128, {SAMPLES:,} boards per point and "
+        f"training seed, {len(SEEDS)} training seeds, 95% intervals."
+    )
+    save_sheet(sheet, "9x9 boards: the order decides, and entropy is far ahead", caption, HERE / "boards-9x9")
+
+
+def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "boards-9x9") -> None:
+    """Print the tables, or train and measure what is missing.
+
+    Args:
+        measure_missing: train and measure what rows.jsonl lacks, then draw.
+        runs: directory of the data set and the models.
+    """
+    path = HERE / "rows.jsonl"
+    if measure_missing:
+        done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
+        for cell, seed in ((cell, seed) for cell in cells() for seed in SEEDS):
+            if (cell, seed) not in done:
+                measure(cell, seed, runs, path)
+    lines = lines_in(path)
+    if measure_missing:
+        draw(lines)
+    parts = [values_table(lines), dial_table(lines), claims_table(lines, claims()), f"{RULE}\n"]
+    print("\n".join(parts), end="")
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)

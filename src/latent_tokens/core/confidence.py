@@ -220,9 +220,14 @@ def most_confident(
     scores = step.score(confidence).masked_fill((count >= step.num_candidates)[:, None], 0)
     scores = scores.clamp(-LARGEST, LARGEST).masked_fill(~among, -torch.inf)
     picks = []
+    # A margin is rounded as the probabilities that it is a difference of.
+    least = (
+        step.score(top_prob).amax(1, keepdim=True) if confidence is margin else scores.new_zeros(())
+    )
+    least = least.clamp(min=SMALLEST)
     for _ in range(most):
         largest = scores.amax(1, keepdim=True)
-        is_largest = scores >= largest - tolerance * largest.abs().clamp(min=SMALLEST)
+        is_largest = scores >= largest - tolerance * largest.abs().maximum(least)
         picks.append(is_largest.byte().argmax(1, keepdim=True))  # (A, 1): the first of them
         scores = scores.scatter(1, picks[-1], -torch.inf)
     return torch.cat(picks, dim=1)

@@ -44,11 +44,15 @@ const SMALLEST = 0.1;
 /**
  * Return the index of the most confident candidate, of equal ones the first.
  *
- * @param {number[]} confidences
+ * @param {number[][]} candidates the probabilities of each
+ * @param {Confidence} confidence
  */
-export function mostConfident(confidences) {
+export function mostConfident(candidates, confidence) {
+  const confidences = candidates.map(confidence);
   const largest = Math.max(...confidences);
-  return confidences.findIndex((c) => c >= largest - TOLERANCE * Math.max(Math.abs(largest), SMALLEST));
+  // A margin is rounded as the probabilities that it is a difference of.
+  const size = confidence === CONFIDENCES.margin ? Math.max(...candidates.flat()) : Math.abs(largest);
+  return confidences.findIndex((c) => c >= largest - TOLERANCE * Math.max(size, SMALLEST));
 }
 
 /**

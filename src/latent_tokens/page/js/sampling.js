@@ -51,7 +51,7 @@ export function* sample(net, method, given, decoding) {
     const probabilities = logits.map(softmax);
 
     // Line 11: choose the most confident candidate, sample its token.
-    const pick = mostConfident(probabilities.slice(n).map(confidence));
+    const pick = mostConfident(probabilities.slice(n), confidence);
     const token = sampleToken(logits[n + pick], decoding, uniform());
 
     // Algorithm 4, line 10: promote it to clean; then reshuffle what is masked.

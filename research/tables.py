@@ -183,7 +183,7 @@ def values_table(lines: Sequence[Line]) -> str:
             (
                 f"{row['task']}, infilling puzzles" if line.cell.problems else row["task"],
                 line.cell.method,
-                ORDER_NAMES[line.cell.order],
+                ORDER_NAMES.get(line.cell.order, line.cell.order),
                 "" if line.cell.order in ("uniform", "left_to_right") else str(row.get("candidates", "")),
                 "" if line.cell.latents is None else str(line.cell.latents),
                 label(line.cell.variant),

@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
 from contradictions import SHOWN, contradictions_of, kinds_table, peers_of, reach_table  # noqa: E402
-from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds  # noqa: E402
+from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds, values_table  # noqa: E402
 
 ROOT = HERE.parents[1]
 SIDE, BOX_ROWS, BOX_COLUMNS = 6, 2, 3
@@ -147,7 +147,7 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     append_result(path, {**row, **entries})
 
 
-def values_table(lines: dict[Cell, Line], method: str, numbers: Any) -> str:
+def accuracy_table(lines: dict[Cell, Line], method: str, numbers: Any) -> str:
     """Return the accuracy of a method: a row per order, a column per number of latent tokens."""
     table = [("order", *(f"n = {n}" if n is not None else method for n in numbers))]
     for order in ORDERS:
@@ -179,6 +179,13 @@ def claims() -> list[Claim]:
             "mdm > scdm n=all": (mdm, every),
         }  # fmt: skip
         listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
+    esolm = {n: Cell("esolm", "left to right", n) for n in (0, 4, "all")}
+    listed += [
+        Claim("left to right: esolm n=4 > n=0", esolm[4], esolm[0]),
+        Claim("left to right: esolm n=4 > n=all", esolm[4], esolm["all"]),
+        Claim("left to right: esolm n=4 > scdm n=4", esolm[4], Cell("scdm", "left to right", 4)),
+        Claim("left to right: mdm > esolm n=4", Cell("mdm", "left to right"), esolm[4]),
+    ]
     for n, name in product((1, 2, 4), POLICIES):
         pair = (Cell("scdm", "left to right", n, variant) for variant in (name, None))
         listed.append(Claim(f"left to right, n={n}: {name} > nearest", *pair))
@@ -248,10 +255,13 @@ def main(measure_missing: bool = False, runs: Path = ROOT / "runs" / "paper", wo
     lines = lines_in(path)
     if measure_missing:
         draw(lines)
-    tables = [values_table(lines, "scdm", NUMBERS)]
-    tables += [values_table(lines, method, (None,)) for method in ("mdm", "sidm")]
+    chosen = [Cell(method, "left to right", n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
+    chosen += [Cell(method, "left to right") for method in ("sidm", "mdm")]
+    tables = [values_table([lines[cell] for cell in chosen])]
+    tables.append(accuracy_table(lines, "scdm", NUMBERS))
+    tables += [accuracy_table(lines, method, (None,)) for method in ("mdm", "sidm")]
     if any(cell.method == "esolm" for cell in lines):
-        tables.append(values_table(lines, "esolm", NUMBERS))
+        tables.append(accuracy_table(lines, "esolm", NUMBERS))
     compared = [claim for claim in claims() if {claim.first, claim.second} <= lines.keys()]
     tables += [choices_table(lines), claims_table(lines, compared), reach_table(lines), kinds_table(lines)]
     print("\n".join([*tables, f"{RULE}\n"]), end="")

@@ -304,6 +304,21 @@ def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_
     refused_command(capsys, "sample sudoku-6-scdm --num-samples 1 --base x", "--base x: ")
 
 
+def test_adapter_adds_the_product_of_its_matrices():
+    """W x + B A x, with the scale 1. The trained embedding of MASK is scaled as all those of Gemma are."""
+    base = lt.HuggingFaceDenoiser(tiny_model("gemma3_text"), None)
+    net = lt.HuggingFaceDenoiser(tiny_model("gemma3_text"), None)
+    add_lora(net, Adapter(2, "attention", "base", ""))
+    tokens = torch.tensor([[5, net.mask_id]])
+    torch.testing.assert_close(net.embed(tokens), base.model.get_input_embeddings()(tokens))
+    layer = next(layer for layer in net.modules() if hasattr(layer, "lora_B"))
+    down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    with torch.no_grad():
+        up.normal_()
+    x = torch.randn(3, down.shape[1])
+    close(layer(x), x @ layer.base_layer.weight.T + x @ down.T @ up.T)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_adapter_of_every_family_starts_as_its_base(family):

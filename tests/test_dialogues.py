@@ -130,6 +130,9 @@ def test_number_of_examples_and_field_are_those_of_documents(make, tmp_path):
     data = make(SUMS, num_train=5, num_validation=2, num_test=0)
     sizes = {split: len(examples.tokens) for split, examples in load_data(data)[1].items()}
     assert sizes == {"train": 5, "validation": 2}
+    held_out = [ids(record["response"]) for record in SUMS if split_of(record["prompt"]) == "validation"]
+    kept = [learned[: learned.index(ids("</s>")[0])] for learned in rows(data)["validation"].values()]
+    assert kept == [held_out[0], held_out[len(held_out) // 2]]  # evenly spaced
     documents = load_data(make(SUMS, "documents", field="prompt"))[1]
     assert not documents["train"].known.any()
     both = load_data(make([{**record, "text": record["prompt"]} for record in SUMS], "both"))[1]

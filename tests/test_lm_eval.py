@@ -26,7 +26,7 @@ from helpers.refusals import refused, refused_command
 from helpers.tiny_models import tiny_model
 from latent_tokens.cli import main
 from latent_tokens.commands.lm_eval import find_tasks, likelihood_lines
-from latent_tokens.harness.lm_eval import before_stop, generation_settings, is_decided
+from latent_tokens.harness.lm_eval import LikelihoodTotal, before_stop, generation_settings, is_decided
 from latent_tokens.sizes import Size
 
 LENGTH = 16  # of the text model
@@ -182,6 +182,19 @@ def test_score_of_a_text_model_is_the_mean_over_orders(lm_class, text_net):
     row = info["likelihood"]["loglikelihood"]
     assert row["nats_per_token"] == pytest.approx(-(score + of_empty) / 4)
     assert row["nats_per_token_half_interval"] > 0
+
+
+def test_likelihood_of_all_requests_by_hand():
+    """Along two orders, 5 and 7 nats for 3 tokens, of 2 + 3 bytes. Their means have t = 12.706."""
+    total = LikelihoodTotal()
+    total.add((-2.0, -4.0), 2, "\u00e9")
+    total.add((-3.0, -3.0), 1, "\u65e5")
+    row = total.row()
+    assert (row["requests"], row["tokens"], row["bytes"]) == (2, 3, 5)
+    assert (row["nats_per_token"], row["bits_per_byte"]) == pytest.approx((2, 6 / 5 / math.log(2)))
+    half = 12.706 / 3  # the standard error of 5/3 and 7/3 is 1/3
+    halves = (row["nats_per_token_half_interval"], row["bits_per_byte_half_interval"])
+    assert halves == pytest.approx((half, half * 3 / 5 / math.log(2)))
 
 
 def test_windows_of_a_long_text_predict_every_token_once(lm_class, text_net):

@@ -138,27 +138,29 @@ def test_line_at_the_start_states_hardware_and_steps(tmp_path, capsys):
     assert capsys.readouterr().err.count("already finished at step 2\n") == 1
 
 
-# A run whose first steps train with another method: `first`.
+# A run whose first steps train with another method (latent_tokens.training.run, latent_tokens.training.loop).
 
 
-def with_first(out, method="scdm", first="mdm:4"):
+def with_first(out, method="scdm", first="mdm-depth:4"):
     budget = {"steps": 8, "save_every": 1, "keep": 8, "evaluate_every": 4, "warmup": 2}
     return tiny_run(out, method, first=first, **budget)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Return a run of scdm after mdm, and one of mdm alone."""
+    """Return a run of scdm after mdm-depth, whose inputs are its own, and one of mdm-depth alone."""
     folder = tmp_path_factory.mktemp("runs")
-    return fit(with_first(folder / "both")), fit(with_first(folder / "mdm", "mdm", None))
+    return fit(with_first(folder / "both")), fit(with_first(folder / "alone", "mdm-depth", None))
 
 
 def test_first_steps_are_those_of_the_first_method(runs):
     """One schedule and one order of the data: equal weights until the change, different ones after it."""
-    both, mdm = (
+    both, first_alone = (
         [load_file(run / name)["net.head.weight"] for name in sorted(checkpoints(run))] for run in runs
     )
-    assert [after.equal(alone) for after, alone in zip(both, mdm, strict=True)] == [True] * 4 + [False] * 4
+    assert [after.equal(alone) for after, alone in zip(both, first_alone, strict=True)] == [True] * 4 + [
+        False
+    ] * 4
     # At step 4 the weights are equal, and the validation loss is that of the final method.
     first, second = (
         next(row["validation_loss"] for row in rows(run) if "validation_loss" in row) for run in runs

@@ -57,17 +57,22 @@ def puzzle(task, num_given, seed):
     return tuple(token if cell in given else None for cell, token in enumerate(board))
 
 
-def engine_results(cases):
-    """Return the trace or the error of each case in node. NEEDS_NODE makes a missing node a failure."""
+def node():
+    """Return the path of node. NEEDS_NODE makes a missing one a failure."""
     program = shutil.which("node")
     if program is None:
         (pytest.fail if os.environ.get("NEEDS_NODE") else pytest.skip)("no node: apt-get install nodejs npm")
+    return program
+
+
+def engine_results(cases):
+    """Return the trace or the error of each case in node."""
     jobs = []
     for case in cases:
         settings = {key: value for key, value in asdict(case.setting).items() if key in KEYS}
         request = {"tokens": case.tokens, **settings}
         jobs.append({"folder": str(case.model.net.folder), "name": case.model.name, "request": request})
-    command = [program, "tests/decode.js"]
+    command = [node(), "tests/decode.js"]
     streams = {"input": json.dumps(jobs), "capture_output": True, "text": True}
     done = subprocess.run(command, cwd=ROOT / "web", **streams, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -134,6 +139,13 @@ def test_engine_decodes_the_same_boards():
         SamplingConfig(2, 3, temperature=1.0, seed=5, refresh=False),
     ]
     assert_parity([Case(scdm, tokens, setting) for setting in settings])
+
+
+def test_results_that_need_no_model():
+    """The values of web/tests that are worked out by hand, and its puzzles."""
+    command = [node(), "--test", "tests/by_hand.test.js", "tests/page.test.js"]
+    done = subprocess.run(command, cwd=ROOT / "web", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_engine_errors_are_those_of_the_package(tmp_path):

@@ -21,6 +21,7 @@ import { events, mostLikely } from "../../src/latent_tokens/page/js/trace.js";
 import { BUNDLED, filesOf } from "./files.js";
 
 /** @typedef {import("../../src/latent_tokens/page/js/trace.js").Frame} Frame */
+/** @typedef {import("../../src/latent_tokens/page/js/methods.js").Method} Method */
 
 const WINDOW = { ...METHODS["ar-mtp"], window: 4 }; // three latent tokens
 const SEMI_CAUSAL_WINDOW = { ...METHODS.scdm, window: 6 };
@@ -35,7 +36,7 @@ test("the latent tokens of a window are what the candidates leave of it", () => 
 });
 
 test("fewer latent tokens than in training are off-distribution", () => {
-  const isLabeled = (/** @type {number | null} */ latents, method = WINDOW) =>
+  const isLabeled = (/** @type {number | null} */ latents, /** @type {Method} */ method = WINDOW) =>
     decodingFor(method, { latents, off_distribution: true }).isOffDistribution;
   assert.deepEqual([3, 2, 0, null].map((latents) => isLabeled(latents)), [false, true, true, false]);
   assert.deepEqual([isLabeled(4, METHODS.mdm), isLabeled(4, METHODS.scdm)], [true, false]);

@@ -30,7 +30,7 @@ sys.path.append(str(ROOT / "scripts"))
 
 import cli_page
 import figures
-import notebook
+import run_notebook
 from lint_docs import example, public
 
 DOCS = ROOT / "docs"
@@ -279,11 +279,19 @@ def test_figures_are_written_into_their_folder(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
 
 
+def test_scripts_do_not_have_the_names_of_packages_that_the_manual_installs():
+    # Tests import scripts by name, and an installed package of that name would come first.
+    texts = [page.read_text() for page in (*DOCS.glob("*.md"), ROOT / "README.md")]
+    packages = set(re.findall(r"pip install ([a-z][a-z_]+)", "\n".join(texts)))
+    assert "notebook" in packages
+    assert not packages & {script.stem for script in (ROOT / "scripts").glob("*.py")}
+
+
 @pytest.mark.slow
 def test_notebook_prints_its_stored_outputs(tmp_path):
     """Words are equal, and numbers up to the rounding of another CPU."""
-    kept = notebook.shown(nbformat.read(notebook.TOUR, as_version=4))
-    shown = notebook.shown(notebook.executed(notebook.TOUR, tmp_path))
+    kept = run_notebook.shown(nbformat.read(run_notebook.TOUR, as_version=4))
+    shown = run_notebook.shown(run_notebook.executed(run_notebook.TOUR, tmp_path))
     assert len(kept) >= 7
     for before, now in zip(kept, shown, strict=True):
         assert before
@@ -294,12 +302,12 @@ def test_notebook_prints_its_stored_outputs(tmp_path):
 
 
 def test_notebook_was_run_with_this_version_and_has_no_times():
-    tour = nbformat.read(notebook.TOUR, as_version=4)
+    tour = nbformat.read(run_notebook.TOUR, as_version=4)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert notebook.shown(tour)[0] == f"latent-tokens {version}\n"
+    assert run_notebook.shown(tour)[0] == f"latent-tokens {version}\n"
     assert not any(cell.metadata for cell in tour.cells)
     outputs = [output for cell in tour.cells for output in cell.get("outputs", [])]
-    assert not any(map(notebook.is_progress, outputs))
+    assert not any(map(run_notebook.is_progress, outputs))
     code = "\n".join(cell.source for cell in tour.cells)
     assert set(re.findall(r"\blt\.(\w+)", code)) <= set(latent_tokens.__all__)
     assert not re.search(r"latent_tokens\.|from latent_tokens import", code)

@@ -1,4 +1,4 @@
-"""Run a notebook and keep its outputs: python scripts/notebook.py [examples/tour.ipynb].
+"""Run a notebook and keep its outputs: python scripts/run_notebook.py [examples/tour.ipynb].
 
 Times and progress bars are removed.
 """

@@ -114,6 +114,28 @@ def near_miss(name):
     return name
 
 
+def bundled(**settings):
+    return lt.load("sudoku-6-scdm").generate(**settings)
+
+
+def language_model():
+    """Return a language model of transformers that is not wrapped."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=1, n_embd=8, vocab_size=8, n_positions=16))
+
+
+class Failing(lt.TaskBase):
+    length = 16
+    vocab = "abcd"
+
+    def generate(self, count, seed, first=0):
+        raise NotImplementedError
+
+    def verify(self, tokens):
+        return [str(1 // 0)]
+
+
 SCDM, ARM = (lt.METHODS[name] for name in ("scdm", "arm"))
 TOKENS = torch.arange(16).expand(2, -1) % 4
 KNOWN = torch.arange(16)[None] < torch.tensor([[3], [5]])
@@ -171,6 +193,7 @@ CALLS = [
     (lambda net: lt.load("sudoku-6-scdm").generate(BOARD, latents="4"), "latents='4'", "whole number"),
     (lambda net: lt.load("sudoku-6-scdm").generate(samples=2), "samples", "mean num-samples"),
     (lambda net: lt.load("sudoku-6-scdm").generate(num_samples="2"), "num_samples='2'", "from 1"),
+    (lambda net: bundled(latents=4, candidates=36), "candidates 36", "candidates 8"),
     (lambda net: lt.train(3, "scdm"), "task 3", "sudoku-4"),
     (lambda net: lt.fit("sudoku-4"), "sudoku-4", "METHOD"),
     (lambda net: lt.fit("sudoku-4", "scdm", step=3), "step", "mean steps"),

@@ -27,7 +27,7 @@ from latent_tokens.core.selection import RULES, AtMost, FixedCount, bare_rule, s
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
-from latent_tokens.tasks import Language, Text, Zebra
+from latent_tokens.tasks import Language, Task, Text, Zebra
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 SELECTIONS = tuple(RULES)
@@ -111,7 +111,8 @@ def decoding_for(
     counts = {
         name: functions.get(name, getattr(config, name)) for name in ("candidates", "latents")
     }
-    check_candidates(method, **counts, follows=order if follows else None)
+    length = task.length if isinstance(task, Task) else None  # that of a text is its data set's
+    check_candidates(method, length, **counts, follows=order if follows else None)
 
     # Add the defaults of the task.
     names = ("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS)
@@ -151,21 +152,23 @@ def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bo
 
 
 def check_candidates(
-    method: Method, candidates: object, latents: object, follows: str | None
+    method: Method, length: int | None, candidates: object, latents: object, follows: str | None
 ) -> None:
     """Raise ValueError if an order chooses no candidates, or all of them leave no latent tokens.
 
-    `follows` is the name of an order that decodes its next token. Numbers may be functions.
+    As many candidates as positions are all of them. `follows` is the name of an order that decodes
+    its next token. Numbers may be functions.
     """
     k, n = (function_name(count) if callable(count) else count for count in (candidates, latents))
     if k not in (None, 1) and follows is not None:
         fix = "candidates=1, or order=top_prob"
         refuse(f"candidates={k} with order={follows}", "this order decodes its next token", fix)
     has_latents = n is not None and n != 0 and method.latent_control != "none"
-    if k == "all" and has_latents and (n != "all" or method.latent_control == "free"):
+    is_all = k == "all" or (isinstance(k, int) and length is not None and k >= length)
+    if is_all and has_latents and (n != "all" or method.latent_control == "free"):
         problem = "all masked tokens are candidates, so none is a latent token"
         fix = f"candidates={DEFAULT_CANDIDATES}, or latents=0"
-        refuse(f"latents={n} with candidates=all", problem, fix)
+        refuse(f"latents={n} with candidates={k}", problem, fix)
 
 
 def is_adaptive(order: str) -> bool:

@@ -95,6 +95,7 @@ def decoding_for(
         ValueError: the method or the order does not support a setting.
     """
     order = order_for(method, task, config, functions)
+    check_named_order(config, functions)
     is_ruled = has_rule(config, functions)
     k = growing if config.candidates == "growing" else cast(Count | None, config.candidates)
     if k is None and not is_adaptive(order) and not is_ruled:
@@ -149,6 +150,15 @@ def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bo
     if config.entropy_bound is not None and order in CONFIDENCES and order != "entropy":
         setting = f"order={order} with entropy_bound={config.entropy_bound}"
         refuse(setting, "this rule decodes by entropy", "order=entropy, or leave it out")
+
+
+def check_named_order(config: SamplingConfig, functions: Mapping[str, Any]) -> None:
+    """Raise ValueError if the order is the name of another confidence than the one that is passed."""
+    confidence = functions.get("confidence")
+    named = CONFIDENCES.get(config.order or "")
+    if named is not None and confidence not in (None, named):
+        setting = f"order={config.order} with confidence={function_name(confidence)}"
+        refuse(setting, "this order sets the confidence", "one of the two")
 
 
 def check_candidates(

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from latent_tokens.checks import check_int, check_min, is_whole
+from latent_tokens.checks import check_int, check_min, is_whole, refuse
 from latent_tokens.core.confidence import (
     CONFIDENCE_RTOL,
     SMALLEST,
@@ -228,6 +228,11 @@ def select(
     """
     kept = rule(step)
     of_rows, of_candidates = step.num_candidates.shape, step.is_candidate.shape
+    if not isinstance(kept, Tensor):
+        name = getattr(rule, "__name__", rule)
+        problem = f"returns {type(kept).__name__}, not a tensor"
+        fix = "torch.full_like(step.num_candidates, 2) for two tokens of each row"
+        refuse(f"select={name}", problem, fix)
     if not (kept.dtype == torch.bool and kept.shape == of_candidates):
         if kept.dtype.is_floating_point or kept.dtype == torch.bool or kept.shape != of_rows:
             name = getattr(rule, "__name__", rule)

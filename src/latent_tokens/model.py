@@ -20,7 +20,7 @@ from latent_tokens.checkpoints.learned import check_fits, check_learned, learned
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, is_off_distribution
-from latent_tokens.core.denoiser import unwrap
+from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, sequences_of
@@ -461,6 +461,8 @@ def train(
         raise ValueError(f"task={task!r}: must be a task, or its name like 'sudoku-4'")
     if not isinstance(method, str | Method):
         raise ValueError(f"method={method!r}: must be a method, or its name like 'scdm'")
+    if net is not None:
+        as_denoiser(net)
     task_name = task if isinstance(task, str) else task.name
     own_task = None if isinstance(task, str) else task
     folder = fit(task_name, method, net=net, task=own_task, **settings)

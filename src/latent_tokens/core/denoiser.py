@@ -96,5 +96,7 @@ def as_denoiser(net: Denoiser | nn.Module) -> Denoiser:
     inner = unwrap(net)
     if not hasattr(inner, "mask_id"):
         fix = "Set it to the id that masked slots receive, such as the vocabulary size"
+        if hasattr(inner, "get_output_embeddings"):  # a model of transformers
+            fix = "Train from its directory with start=, or wrap it: docs/own-network.md has a wrapper"
         raise ValueError(f"net={type(inner).__name__}: has no mask_id. {fix}.")
     return inner if inner is net else Wrapped(net, inner.mask_id, supports_slots(inner))

@@ -197,6 +197,7 @@ CALLS = [
     (lambda net: bundled(confidence=lt.margin, order="entropy"), "order entropy with", "one of the two"),
     (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, select=lambda step: 2), "int", "torch.full-like"),
     (lambda net: lt.train("sudoku-4", "scdm", net=language_model()), "GPT2LMHeadModel", "wrap it"),
+    (lambda net: lt.train("sudoku-4", "scdm", start=net), "start Transformer", "a path"),
     (lambda net: lt.train(3, "scdm"), "task 3", "sudoku-4"),
     (lambda net: lt.fit("sudoku-4"), "sudoku-4", "METHOD"),
     (lambda net: lt.fit("sudoku-4", "scdm", step=3), "step", "mean steps"),

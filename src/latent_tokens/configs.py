@@ -17,6 +17,7 @@ from latent_tokens.checks import (
     check_int,
     check_min,
     check_positive,
+    one_line,
 )
 
 TaskName = Literal[
@@ -93,7 +94,7 @@ class Config:
             if get_origin(kinds[0]) is tuple:
                 self._set(name, tuple(value) if isinstance(value, list | tuple) else (value,))
             elif Path in kinds and not isinstance(value, str | PathLike):
-                raise ValueError(f"{name}={value}: must be a path.")
+                raise ValueError(f"{name}={one_line(str(value), 60)}: must be a path.")
             elif kinds in ([Path], [str]):
                 self._set(name, kinds[0](value) if isinstance(value, PathLike | str) else value)
             elif all(get_origin(kind) is Literal for kind in kinds):

@@ -133,7 +133,7 @@ class Failing(lt.TaskBase):
         raise NotImplementedError
 
     def verify(self, tokens):
-        return [str(1 // 0)]
+        return [str(1 / 0)]
 
 
 SCDM, ARM = (lt.METHODS[name] for name in ("scdm", "arm"))
@@ -198,6 +198,7 @@ CALLS = [
     (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, select=lambda step: 2), "int", "torch.full-like"),
     (lambda net: lt.train("sudoku-4", "scdm", net=language_model()), "GPT2LMHeadModel", "wrap it"),
     (lambda net: lt.train("sudoku-4", "scdm", start=net), "start Transformer", "a path"),
+    (lambda net: Failing().score(TOKENS), "ZeroDivisionError: division by zero, in test-mistakes.py", "line"),
     (lambda net: lt.train(3, "scdm"), "task 3", "sudoku-4"),
     (lambda net: lt.fit("sudoku-4"), "sudoku-4", "METHOD"),
     (lambda net: lt.fit("sudoku-4", "scdm", step=3), "step", "mean steps"),

@@ -96,6 +96,12 @@ def test_verify_that_returns_no_list_is_refused(answer):
             call()
 
 
+def test_verify_can_subtract_tokens():
+    signed = Palindrome()
+    signed.verify = lambda tokens: [f"differ by {step}" for step in np.diff(tokens) if step < 0]
+    assert errors_of(signed, np.array([3, 1], np.uint8), 2) == ["differ by -2"]
+
+
 def config_of(out, **changes):
     settings = {"size": "pico", "steps": 1, "threads": 1, **changes}
     if "data" not in changes:

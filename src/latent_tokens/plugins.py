@@ -59,10 +59,16 @@ def imported(kind: Kind, name: str, module_name: str) -> ModuleType:
     try:
         return import_module(module_name)
     except Exception as error:
-        last = extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__}: {first_line(error)}"
-        fault = f"in {Path(last.filename).name}, line {last.lineno}"
+        problem = fault_of(error)
         missing = str(getattr(error, "name", None))
         if f"{module_name}.".startswith(f"{missing}."):
             fault = "neither in the current directory nor installed"
-        raise ValueError(f"{kind}={name}: cannot be imported ({problem}, {fault}).") from error
+            problem = f"{type(error).__name__}: {first_line(error)}, {fault}"
+        raise ValueError(f"{kind}={name}: cannot be imported ({problem}).") from error
+
+
+def fault_of(error: Exception) -> str:
+    """Return an error of a user's code in one line, with the file and the line that raised it."""
+    last = extract_tb(error.__traceback__)[-1]
+    place = f"in {Path(last.filename).name}, line {last.lineno}"
+    return f"{type(error).__name__}: {first_line(error)}, {place}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import did_you_mean
+from latent_tokens.plugins import fault_of
 from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import mixed
 
@@ -229,8 +230,8 @@ class TaskBase(ABC):
         """Generate examples number first .. first+count-1 of a seed, as `Task.generate`."""
 
     @abstractmethod
-    def verify(self, tokens: Tokens) -> list[str]:
-        """Return the errors of one sequence in words, none if it is valid."""
+    def verify(self, tokens: NDArray[np.integer[Any]]) -> list[str]:
+        """Return the errors of one sequence in words, none if it is valid. Its tokens are int64."""
 
     @property
     def vocab_size(self) -> int:
@@ -345,10 +346,17 @@ class TaskBase(ABC):
 def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
     """Return the errors of one sequence (L,) of a length by the verifier of its task.
 
-    A `TaskBase` verifies it without what follows its end, as its `score` does. Raise ValueError if
-    the verifier does not return a list, such as one that returns whether it is valid.
+    A `TaskBase` verifies it without what follows its end, as its `score` does, in int64, so that
+    differences can be negative. Raise ValueError if its verifier raises an error, with the line, or
+    does not return a list, such as one that returns whether it is valid.
     """
-    errors: object = task.verify(tokens[:length] if isinstance(task, TaskBase) else tokens)
+    sequence: Any = tokens[:length].astype(np.int64) if isinstance(task, TaskBase) else tokens
+    try:
+        errors: object = task.verify(sequence)
+    except Exception as error:
+        raise ValueError(
+            f"verify of {task.name}: fails ({fault_of(error)}). Correct it."
+        ) from error
     if not isinstance(errors, list):
         problem = f"returns {type(errors).__name__}: must be a list of errors, empty if the answer is valid"
         raise ValueError(f"verify of {task.name} {problem}. Correct verify.")

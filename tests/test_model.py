@@ -124,6 +124,13 @@ def test_generate_takes_every_setting_of_decoding(small, settings, decoding):
     assert small.generate(num_samples=2, **settings).tokens.tolist() == expected.tokens.tolist()
 
 
+def test_generate_calls_a_function_with_every_step(small):
+    steps = []
+    samples = small.generate(num_samples=2, latents=2, on_step=steps.append)
+    assert len(steps) == samples.forward_passes == 16
+    assert [len(positions) for positions in steps[0].latents] == [2, 2]
+
+
 # Rows that tests/test_mistakes.py does not have.
 MISTAKES = {
     "confidence=unsure: must be one of top_prob, margin, entropy": {"confidence": "unsure"},

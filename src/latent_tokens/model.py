@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_fits, check_learned, learned_task
 from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig
-from latent_tokens.core.decoding import Decoding, is_off_distribution
+from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.evaluation.evaluate import evaluate
@@ -243,6 +243,7 @@ class Model:
         known: ArrayLike | None = None,
         *,
         num_samples: int | None = None,
+        on_step: Callable[[Step], None] | None = None,
         **settings: Unpack[SamplingKeywords],
     ) -> Samples:
         """Return samples: of prompts, one each, or of problems of the task.
@@ -254,6 +255,7 @@ class Model:
                 None makes problems of the test split, or texts without a prompt.
             known: for token ids, true at given positions. None: all that are not MASK.
             num_samples: the number of samples, by default 1. Several prompts have one each.
+            on_step: called with every step, as by `generate`.
             **settings: any field of `SamplingConfig` (`latents=4`, `order="uniform"`, `seed=1`), or
                 a function for a field of `Decoding` (`confidence=margin`). The defaults are those
                 of `latent-tokens sample`.
@@ -268,7 +270,8 @@ class Model:
         check_fits(self.net, self.task)
         decoding, seed = self.decoding(settings)
         examples = problems_of(self.net, self.task, prompt, known, num_samples, seed)
-        decoded = decode_batch(self.net, Batch.of(examples, device_of(self.net)), decoding, seed)
+        batch = Batch.of(examples, device_of(self.net))
+        decoded = decode_batch(self.net, batch, decoding, seed, on_step)
         rows = list(zip(decoded.samples, examples.lengths.tolist(), strict=True))
         valid = None
         if isinstance(self.task, Task):

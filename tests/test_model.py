@@ -211,6 +211,9 @@ def test_train_takes_a_task_method_and_network_of_your_own(tmp_path, net):
     assert model.generate(num_samples=2, latents=1).tokens.shape == (2, 16)
     rows = model.evaluate(latents=(0, "all"), candidates=1, num_samples=2).rows
     assert [row["latents"] for row in rows] == [0, 1]  # a window of two tokens
+    model.save_pretrained(tmp_path / "saved")
+    saved = lt.load(tmp_path / "saved") if net is None else lt.from_pretrained(tmp_path / "saved", net=net)
+    assert saved.method == method
 
 
 def test_own_network_has_the_task_of_its_data_set(tmp_path):

@@ -145,6 +145,18 @@ def test_task_of_four_members_trains_and_is_evaluated(tmp_path):
     assert samples.valid.tolist() == [text == "bcddcb" for text in samples.text]
 
 
+def test_tokenizer_of_a_saved_model_has_the_words_of_the_task(tmp_path):
+    from transformers import AutoTokenizer
+
+    task = Words()
+    settings = {"size": "pico", "steps": 1, "threads": 1, "num_validation": 2}
+    model = lt.train(task, "scdm", out=tmp_path / "run", **settings)
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    tokens = task.encode("red green blue black").tokens[0, :4]
+    assert tokenizer.decode(tokens.tolist()) == task.decode(tokens) == "red green blue black"
+
+
 def test_task_is_the_same_under_another_name_of_its_module(tmp_path):
     """As if a command had imported what is now the main script."""
     counts = {"num_train": 8, "num_validation": 2, "num_test": 2, "processes": 1}

@@ -370,7 +370,7 @@ class Model:
         Example:
             model.save_pretrained("models/six", license="mit")
         """
-        save_pretrained(self.net, folder, dtype=dtype, license=license)
+        save_pretrained(self.net, folder, dtype=dtype, license=license, task=self.task)
 
     def push_to_hub(self, name: str, **options: Any) -> str:
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
@@ -383,7 +383,7 @@ class Model:
         Example:
             model.push_to_hub("me/six", private=True)
         """
-        return push_to_hub(self.net, name, **options)
+        return push_to_hub(self.net, name, task=self.task, **options)
 
     def decoding(self, settings: Mapping[str, Any]) -> tuple[Decoding, int]:
         """Return the `Decoding` and the seed of settings by name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +22,8 @@ from latent_tokens.checkpoints.files import (
     read_tensor_file,
 )
 from latent_tokens.checkpoints.stored_methods import method_from
+from latent_tokens.checks import refuse
+from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results
 from latent_tokens.hf import directory
@@ -32,7 +35,7 @@ from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_
 from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json, json_bytes, kind_of, read_description, write_atomic
-from latent_tokens.tasks import Text, described, description
+from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
 RESULTS = "results.jsonl"
@@ -63,11 +66,13 @@ def save_pretrained(
     dtype: torch.dtype | None = None,
     license: str | None = None,
     name: str | None = None,
+    task: Language | None = None,
 ) -> None:
     """Write a model directory with its card, README.md, and a tokenizer. transformers opens it too.
 
     Task, training and results are carried over from the directory that the network was read from.
-    If its weights or its method have changed since, only the task is.
+    If its weights or its method have changed since, only the task is. A network of your own has
+    neither card nor tokenizer, because only you can build it.
 
     Args:
         net: the network, with its method.
@@ -75,6 +80,7 @@ def save_pretrained(
         dtype: the precision on disk. None is that of the weights.
         license: the license that the card names, as spelled on the hub. None names no license.
         name: the name of the model on the card.
+        task: the task that it learned, with the words of the tokenizer. None: that of its directory.
 
     Raises:
         ValueError: the network has no method or has an adapter, or the directory that it was read
@@ -83,12 +89,19 @@ def save_pretrained(
     Example:
         save_pretrained(net, "models/six", dtype=torch.bfloat16)
     """
+    inner = cast(nn.Module, unwrap(net))
+    if not isinstance(inner, Transformer | HuggingFaceDenoiser):
+        if license is not None:
+            refuse(f"license={license}", "a network of your own has no card", "license=None")
+        about = {} if task is None else {"task": description(task), "name": name_of(net.method)}
+        directory.save_pretrained(inner, folder, dtype=dtype, about=cast(dict[str, Json], about))
+        return
     if isinstance(net, Transformer) and has_lora(net.state_dict()):
         fix = "Save the adapter by itself, or call merge_and_unload() first"
         raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
     folder = Path(folder)
     settings, files, rows = carried_over(net)
-    files |= tokenizer_of(net, settings)
+    files |= tokenizer_of(net, settings, task)
     if RESULTS not in files and (folder / RESULTS).exists():
         files[RESULTS] = b""  # the rows are those of an earlier model in this directory
     if isinstance(net, HuggingFaceDenoiser):
@@ -112,6 +125,7 @@ def push_to_hub(
     license: str | None = None,
     private: bool | None = None,
     token: str | bool | None = None,
+    task: Language | None = None,
     **upload: Any,
 ) -> str:
     """Save a model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
@@ -119,7 +133,7 @@ def push_to_hub(
     Args:
         net: the network, with its method.
         name: OWNER/NAME on the hub.
-        dtype, license: as those of `save_pretrained`.
+        dtype, license, task: as those of `save_pretrained`.
         private, token: as `HfApi` of huggingface_hub has them.
         **upload: settings of its `upload_folder`, such as commit_message, revision and create_pr.
 
@@ -131,7 +145,7 @@ def push_to_hub(
     api = HfApi(token=token)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / name.rpartition("/")[2]
-        save_pretrained(net, folder, dtype=dtype, license=license, name=name)
+        save_pretrained(net, folder, dtype=dtype, license=license, name=name, task=task)
         address = api.upload_folder(
             repo_id=api.create_repo(name, private=private, exist_ok=True).repo_id,
             folder_path=folder,
@@ -170,17 +184,16 @@ def write_for_transformers(
 
 
 def tokenizer_of(
-    net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, Any]
+    net: Transformer | HuggingFaceDenoiser, settings: Mapping[str, Any], task: Language | None
 ) -> dict[str, bytes]:
     """Return the files of a model's tokenizer: a copy of those it has for transformers, or new ones.
 
     An imported model keeps the tokenizer of its authors, with their special tokens and chat
-    template.
+    template. A task of None is that of the settings, of another package if it is code.
     """
-    try:
-        task = described(settings.get("task"), net.folder)
-    except ValueError:  # a task of another package
-        task = None
+    if task is None:
+        with suppress(ValueError):
+            task = described(settings.get("task"), net.folder)
     copied: dict[str, bytes] = {}
     if isinstance(net, HuggingFaceDenoiser) and net.folder is not None:
         config = read_description(net.folder, "config.json", "model")

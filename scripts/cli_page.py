@@ -39,7 +39,7 @@ def section(name: str) -> str:
     text, _, examples = cleandoc(COMMANDS[name].__doc__ or "").partition("Examples:\n")
     shown = help_of(name)
     names = r"((?:\[?[A-Z]+(?: \.{3})?\]? ?)*)"
-    positionals = re.findall(rf"\[-h\] (?:\[\w+(?:-\w+)? OPTIONS\] ?)?{names}", shown)[0]
+    positionals = re.findall(rf"\[-h\] (?:\[(?:\w+(?:-\w+)? )?OPTIONS\] ?)?{names}", shown)[0]
     flags = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]*(?= |\])", options_in(shown)))
     lines = [
         f"## {name}",

@@ -20,6 +20,27 @@ C = TypeVar("C", bound="DataclassInstance")
 LONGEST_LINE = 1_000  # characters
 LONGEST_LABEL = 100
 MOST_THREADS = 1_024
+OTHER_WORDS = {
+    "learning_rate": "lr",
+    "lr_scheduler_type": "schedule",
+    "max_steps": "steps",
+    "num_steps": "steps",
+    "epochs": "steps",
+    "num_epochs": "steps",
+    "num_train_epochs": "steps",
+    "per_device_train_batch_size": "batch_size",
+    "max_grad_norm": "clip",
+    "warmup_steps": "warmup",
+    "output_dir": "out",
+    "save_steps": "save_every",
+    "eval_steps": "evaluate_every",
+    "report_to": "track",
+    "resume_from_checkpoint": "resume",
+    "do_sample": "temperature",
+    "num_return_sequences": "num_samples",
+    "device": "CUDA_VISIBLE_DEVICES",
+}
+"""Settings of other libraries, and ours. That of the device is an environment variable."""
 INT64_END = 1 << 63  # the first whole number that no tensor can store
 
 
@@ -70,8 +91,9 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, with the closest, if `value` is not one of the allowed values."""
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
-        choices = f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
-        raise ValueError(f"{name}={value}: {choices}")
+        ours = OTHER_WORDS.get(str(value), "") if name == "setting" else ""
+        hint = f". Use {ours}" if ours in words or ours.isupper() else did_you_mean(value, words)
+        raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{hint}")
 
 
 def block_in(order: str | None) -> int | None:

@@ -18,7 +18,7 @@ import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, arg, subcommand
 
 from latent_tokens import processes
-from latent_tokens.checks import first_line, one_line
+from latent_tokens.checks import OTHER_WORDS, first_line, one_line
 from latent_tokens.commands import COMMANDS, RUN
 from latent_tokens.configs import IN_HELP, SWEPT, EvalConfig, InputConfig
 from latent_tokens.storage import package_version
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
-        message = one_line(as_flags(str(error), command))
+        message = one_line(str(error) if command is None else as_flags(str(error), command))
     except (MemoryError, RuntimeError) as error:
         # Out of memory is an error type of its own on an accelerator only.
         if isinstance(error, RuntimeError) and not re.search(OUT_OF_MEMORY, str(error)):
@@ -83,23 +83,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """Return the command of the arguments. Raise SystemExit after the help, or if they are not a command."""
-    choices = []
-    for name, kind in COMMANDS.items():
-        about, _, examples = cleandoc(kind.__doc__ or "").partition("\nExamples:\n")
-        text = about.partition("\n")[0]
-        if name in arguments[:1]:
-            explain_flags(kind)
-            paragraphs = re.sub(r"(?<=\S)\n(?=\S)", " ", about)
-            text = f"{paragraphs}\nExamples:\n{examples}"
-        choices.append(Annotated[kind, subcommand(name, description=text)])
-    return tyro.cli(
-        cast(Any, Union[tuple(choices)]),
-        prog=PROGRAM,
-        description=PURPOSE,
-        args=arguments,
-        config=(PositionalRequiredArgs, DisallowNone, FlagCreatePairsOff),
-    )
+    """Return the command of the arguments. Raise SystemExit after the help, or if they are not a command.
+
+    Raises:
+        ValueError: an option is a word of other libraries, or an argument without a flag.
+    """
+    config = (PositionalRequiredArgs, DisallowNone, FlagCreatePairsOff)
+    texts = {name: cleandoc(kind.__doc__ or "") for name, kind in COMMANDS.items()}
+
+    # Of one command, so that its errors name its own help.
+    name = next(iter(arguments), "")
+    if name in COMMANDS:
+        check_words(name, arguments)
+        kind = COMMANDS[name]
+        explain_flags(kind)
+        about, _, examples = texts[name].partition("\nExamples:\n")
+        paragraphs = re.sub(r"(?<=\S)\n(?=\S)", " ", about)
+        text = f"{paragraphs}\nExamples:\n{examples}"
+        program = f"{PROGRAM} {name}"
+        return tyro.cli(kind, prog=program, description=text, args=arguments[1:], config=config)
+
+    # Of all commands, to list them.
+    choices = [
+        Annotated[kind, subcommand(name, description=texts[name].partition("\n")[0])]
+        for name, kind in COMMANDS.items()
+    ]
+    every = cast(Any, Union[tuple(choices)])
+    return tyro.cli(every, prog=PROGRAM, description=PURPOSE, args=arguments, config=config)
+
+
+def check_words(command: str, arguments: Sequence[str]) -> None:
+    """Raise ValueError for an option of other libraries, with ours, or for an argument without a flag."""
+    defaults = {field.name: field.default for field in fields(COMMANDS[command])}
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag == name:
+            continue
+        if defaults.get(name) is MISSING:
+            raise ValueError(f"{flag}: has no flag. Use latent-tokens {command} {name.upper()}.")
+        ours = OTHER_WORDS.get(name, "")
+        if name not in defaults and (ours in defaults or ours.isupper()):
+            word = ours if ours.isupper() else f"--{ours.replace('_', '-')}"
+            raise ValueError(f"{flag}: is not an option of {command}. Use {word}.")
 
 
 def explain_flags(kind: type) -> None:

@@ -47,6 +47,14 @@ def test_load_returns_the_task_and_the_method(bundled):
     assert bundled.directory.name == "sudoku-6-scdm"
 
 
+def test_model_prints_its_size_and_moves(bundled):
+    directory = bundled.directory
+    assert repr(bundled) == f"Model(scdm of sudoku-6, 128x4x4, 0.8M parameters, {directory})"
+    assert bundled.num_parameters() == sum(weight.numel() for weight in bundled.net.parameters())
+    assert bundled.to("cpu") is bundled
+    assert bundled.device == torch.device("cpu")
+
+
 def test_generate_takes_a_puzzle_as_text(bundled):
     samples = bundled.generate(PUZZLE, latents=4)
     tokens, known, _ = lt.as_tensors(bundled.task.encode(PUZZLE))

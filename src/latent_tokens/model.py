@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -21,7 +21,7 @@ from latent_tokens.checks import check_choice, check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.core.denoiser import as_denoiser, unwrap
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import Method, name_of
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, sequences_of
 from latent_tokens.evaluation.problems import (
@@ -40,6 +40,7 @@ from latent_tokens.keywords import EvalKeywords, SamplingKeywords, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
 from latent_tokens.processes import fastest_device
+from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import (
     Examples,
     Language,
@@ -232,10 +233,39 @@ class Model:
         'sudoku-6'
     """
 
-    net: Transformer = field(repr=False)
+    net: Transformer
     method: Method
     task: Language
     directory: Path
+
+    def __repr__(self) -> str:
+        shape = f"{self.net.size}, " if isinstance(self.net, Transformer) else ""
+        size = f"{shape}{in_millions(self.num_parameters())} parameters"
+        return f"Model({name_of(self.method)} of {self.task.name}, {size}, {self.directory})"
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return device_of(self.net)
+
+    def to(self, device: torch.device | str) -> Model:
+        """Move the network to a device, in place, and return the model.
+
+        Example:
+            >>> load("sudoku-6-scdm").to("cpu").device
+            device(type='cpu')
+        """
+        self.net.to(device)
+        return self
+
+    def num_parameters(self) -> int:
+        """Return the number of weights, each counted once.
+
+        Example:
+            >>> load("sudoku-6-scdm").num_parameters()
+            797703
+        """
+        return sum(weight.numel() for weight in self.net.parameters())
 
     def generate(
         self,

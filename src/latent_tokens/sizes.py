@@ -29,6 +29,15 @@ class Size:
             need = "a head needs a whole, even number of channels for rotary positions"
             raise ValueError(f"width={self.width} with heads={self.heads}: {need}")
 
+    def __str__(self) -> str:
+        return f"{self.width}x{self.heads}x{self.layers}"
+
+
+def size_in(name: str) -> Size | None:
+    """Return the size of WIDTHxHEADSxLAYERS, such as 64x2x3, or None for another name."""
+    match = re.fullmatch("x".join([r"([1-9][0-9]*)"] * 3), name)
+    return None if match is None else Size(*map(int, match.groups()))
+
 
 SIZES: Registry[Size] = Registry(
     "size",

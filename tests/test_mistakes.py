@@ -35,7 +35,6 @@ PARSED = [
     ("train sudoku-4 scdm --steps", "steps", "Expected 1 value"),
     ("train sudoku-4 scdm --seed 1.5", "1.5", "seed [INT"),
     ("evaluate sudoku-6-scdm --latents few", "few", "latents N|all"),
-    ("train sudoku-4 scdm --size huge", "huge", "nano"),
     ("reproduce figure1", "figure1", "figure-1"),
 ]
 
@@ -45,6 +44,8 @@ COMMANDS = [
     ("train sudoku-4 sdcm", "sdcm", "mean scdm"),
     ("train no_such_module:Mine scdm", "no_such_module:Mine", "current directory"),
     ("train text scdm", "text", "latent-tokens data text"),
+    ("train sudoku-4 scdm --size huge", "size huge", "nano"),
+    ("train sudoku-4 scdm --size 65x2x3", "width 65 with heads 2", "even"),
     ("train sudoku-4 scdm --learning-rate 1e-3", "--learning-rate", "Use --lr."),
     ("train sudoku-4 scdm --epochs=3", "--epochs", "Use --steps."),
     ("train sudoku-4 scdm --output-dir x", "--output-dir", "Use --out."),

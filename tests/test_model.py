@@ -224,6 +224,12 @@ def test_train_takes_a_task_method_and_network_of_your_own(tmp_path, net):
     assert saved.method == method
 
 
+def test_size_is_a_name_or_width_heads_and_layers(tmp_path):
+    model = lt.train("sudoku-4", "scdm", out=tmp_path / "small", **{**BUDGET, "size": "24x2x3"})
+    assert model.net.size == lt.Size(width=24, heads=2, layers=3)
+    assert lt.load(tmp_path / "small").net.size == model.net.size
+
+
 def test_own_network_has_the_task_of_its_data_set(tmp_path):
     counts = {"num_train": 8, "num_validation": 2, "num_test": 2}
     data = lt.make_data(lt.DataConfig("sudoku-4", tmp_path / "data", padding="paper", **counts))

@@ -19,6 +19,7 @@ from latent_tokens.checks import (
     check_positive,
     one_line,
 )
+from latent_tokens.sizes import SIZES
 
 TaskName = Literal[
     "sudoku-4", "sudoku-6", "sudoku-9", "sudoku-16", "sudoku-36", "sudoku-puzzle", "sudoku-6-puzzle",
@@ -361,8 +362,9 @@ class TrainConfig(Config):
     out: Path | None = None
     """Run directory to write. It must be missing or empty unless --resume auto is given. Default:
     runs/TASK-METHOD-SIZE-SEED, with from-NAME as the size of a run that starts from a model."""
-    size: SizeName | None = None
-    """Network size. Default: nano, or that of --from."""
+    size: SizeName | str | None = None
+    """Network size: a name, or WIDTHxHEADSxLAYERS, such as 64x2x3. Default: nano, or that of
+    --from."""
     steps: int = 5_000
     """Number of optimizer steps."""
     batch_size: int = 32
@@ -471,6 +473,8 @@ class TrainConfig(Config):
         for name, value in DEFAULT_SHAPE.items():
             if self.start is None and getattr(self, name) is None:
                 self._set(name, value)
+        if self.size is not None:
+            _ = SIZES[self.size]  # refuses another name
         for name in ("lr", "clip", "save_minutes"):
             check_positive(name, getattr(self, name))
         check_min("weight_decay", self.weight_decay, 0)

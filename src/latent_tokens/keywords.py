@@ -66,7 +66,7 @@ class TrainSettings(TypedDict, total=False):
     """The settings of `TrainConfig` but its task and method, as keywords of `fit`."""
 
     out: Path | None
-    size: SizeName | None
+    size: SizeName | str | None
     steps: int
     batch_size: int
     lr: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +50,8 @@ SIZES: Registry[Size] = Registry(
         "sminy": Size(768, 12, 6),
         "small": Size(768, 12, 12),
     },
+    size_in,
+    also=("WIDTHxHEADSxLAYERS",),
 )
 
 

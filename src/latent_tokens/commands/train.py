@@ -11,7 +11,7 @@ from tyro.conf import arg
 
 from latent_tokens import processes
 from latent_tokens.commands.shared import Command, keep_freed_memory
-from latent_tokens.configs import DEFAULT_SHAPE, SizeName, TrainConfig
+from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.progress import CONSOLE
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class Train(Command, TrainConfig):
     start: Annotated[str | Path | None, arg(name="from", aliases=("--start",), metavar="RUN")] = (
         None
     )
-    size: tuple[SizeName, ...] | None = None  # type: ignore[assignment]
-    """Network sizes, one run for each. pico, nano, tiny, mini, sminy or small. Default: nano, or
-    that of --from."""
+    size: Annotated[tuple[str, ...] | None, arg(metavar="SIZE [SIZE ...]")] = None  # type: ignore[assignment]
+    """Network sizes, one run for each. pico, nano, tiny, mini, sminy, small, or WIDTHxHEADSxLAYERS,
+    such as 64x2x3. Default: nano, or that of --from."""
     seed: tuple[int, ...] = (TrainConfig.seed,)  # type: ignore[assignment]
     """Random seeds of initial weights, data, masks and orders, one run for each."""
     out: Path | None = None

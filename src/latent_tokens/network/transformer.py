@@ -312,7 +312,7 @@ class Transformer(nn.Module):
 
     def __init__(
         self,
-        size: Size | SizeName,
+        size: Size | SizeName | str,
         vocab_size: int,
         max_length: int,
         positions: Literal["both", "rotary", "learned"] = "both",

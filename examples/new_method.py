@@ -81,9 +81,8 @@ def main() -> None:
     for latents in (0, 2, "all"):
         made = generate(net, NEAR, tokens, known, Decoding(candidates=1, latents=latents), seed=0)
         valid = TASK.score(as_numpy(made.tokens))["valid"].mean()
-        print(
-            f"n = {latents}: {100 * valid:.1f}% valid, {made.processed.double().mean():.0f} tokens per board"
-        )
+        cost = made.tokens_processed.double().mean()
+        print(f"n = {latents}: {100 * valid:.1f}% valid, {cost:.0f} tokens per board")
 
     guesses = np.where(
         problems.known, problems.tokens, np.random.default_rng(0).integers(4, size=problems.tokens.shape)

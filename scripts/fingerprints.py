@@ -152,7 +152,7 @@ def sample(function, net, method, decoding, tokens, known, lengths):
         made = function(net, method, tokens, known, decoding, 7, lengths=lengths)
     except ValueError:
         return "refused"
-    return digest(made.tokens, made.order, made.processed, made.forward_passes)
+    return digest(made.tokens, made.order, made.tokens_processed, made.forward_passes)
 
 
 def samples(net, method, decodings, batch):

@@ -68,7 +68,7 @@ def test_generate_decodes_blocks_from_left_to_right(pico, method):
 def test_input_of_block_mdm_ends_with_the_block(pico):
     assert BLOCKS.latent_control == "fixed"
     made = lt.generate(pico, BLOCKS, ANYTHING, NOTHING_KNOWN, lt.Decoding(candidates=2), 0)
-    assert made.processed.tolist() == [sum(4 * (clean // 4 + 1) for clean in range(LENGTH))] * 5
+    assert made.tokens_processed.tolist() == [sum(4 * (clean // 4 + 1) for clean in range(LENGTH))] * 5
 
 
 def test_one_block_is_the_rule_and_the_order_of_mdm():

@@ -203,7 +203,7 @@ def test_order_and_cost_of_a_decode(function, settings, order, processed):
     samples = function(net, lt.METHODS["scdm"], known.long(), known, decoding, 0, on_step=steps.append)
     assert samples.tokens.tolist() == [[0, 1, 0, 1]]
     assert samples.order.tolist() == [order]
-    assert samples.processed.tolist() == [processed]
+    assert samples.tokens_processed.tolist() == [processed]
     assert steps[0].layout.num_clean.tolist() == [0]
 
 

@@ -43,7 +43,7 @@ def test_slots_stand_as_clean_latents_candidates():
     assert mask[0].tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert mask.dtype == torch.bool
     assert samples.order.tolist() == [[2, 0, 1]] * 2
-    assert samples.processed.tolist() == [2 + 3 + 3] * 2
+    assert samples.tokens_processed.tolist() == [2 + 3 + 3] * 2
     assert samples.forward_passes == 3
 
 
@@ -57,7 +57,7 @@ def test_padding_is_mask_at_position_0_and_sees_itself_alone():
     assert ids[0].tolist() == [3, 3, 3]
     assert positions[0, 1:].tolist() == [0, 0]
     assert mask[0].tolist() == torch.eye(3).bool().tolist()
-    assert samples.processed.tolist() == [1 + 2 + 3, 3]
+    assert samples.tokens_processed.tolist() == [1 + 2 + 3, 3]
     assert len(net.calls[1][0]) == 1  # the finished row is not shown again
     assert samples.tokens[1, :2].tolist() == [0, 0]
 
@@ -65,9 +65,9 @@ def test_padding_is_mask_at_position_0_and_sees_itself_alone():
 def test_windows_show_that_many_masked_tokens():
     net, samples = run("ar-mtp-window-2")
     assert [call[0].shape[1] for call in net.calls] == [2, 3, 3]
-    assert samples.processed.tolist() == [8, 8]
+    assert samples.tokens_processed.tolist() == [8, 8]
     _, samples = run(replace(lt.METHODS["mdm"], window=2), lt.Decoding(candidates="all"))
-    assert samples.processed.tolist() == [8, 8]
+    assert samples.tokens_processed.tolist() == [8, 8]
 
 
 @pytest.mark.parametrize("confidence", [lt.top_prob, lt.margin, lt.entropy])
@@ -122,7 +122,7 @@ def test_on_step_receives_all_that_a_drawing_of_the_step_needs():
 def test_only_number_of_latents_of_a_method_can_be_given(name, latents):
     (_, given_n), (_, own) = (run(name, lt.Decoding(1, latents=n)) for n in (latents, None))
     assert (given_n.tokens == own.tokens).all()
-    assert (given_n.processed == own.processed).all()
+    assert (given_n.tokens_processed == own.tokens_processed).all()
 
 
 def test_positions_past_the_length_take_no_part_in_the_checks():

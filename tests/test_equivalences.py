@@ -65,7 +65,7 @@ def test_latents_change_the_target_under_causal_rules_only(pico, order, tokens):
 def test_samples_of_a_special_case_are_equal(pico, names, decoding):
     """SCDM without latent tokens is SIDM on the same weights, and a window of all tokens is AR-MTP."""
     one, other = (generate(pico, METHODS[name], ANYTHING, NOTHING_KNOWN, decoding, 4) for name in names)
-    for name in ("tokens", "order", "processed"):
+    for name in ("tokens", "order", "tokens_processed"):
         assert torch.equal(getattr(one, name), getattr(other, name))
 
 
@@ -73,8 +73,8 @@ def test_samples_of_a_special_case_are_equal(pico, names, decoding):
 def test_counted_tokens_are_the_cost_formula(pico, k, n):
     made = generate(pico, METHODS["scdm"], ANYTHING, NOTHING_KNOWN, Decoding(candidates=k, latents=n), 1)
     latents = LENGTH if n == "all" else n
-    assert made.processed.tolist() == [tokens_processed(LENGTH, 0, k, latents)] * 7
-    assert made.processed[0] / LENGTH**2 == relative_cost(LENGTH, k, latents)
+    assert made.tokens_processed.tolist() == [tokens_processed(LENGTH, 0, k, latents)] * 7
+    assert made.tokens_processed[0] / LENGTH**2 == relative_cost(LENGTH, k, latents)
     assert made.forward_passes == LENGTH
 
 

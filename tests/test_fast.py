@@ -117,7 +117,7 @@ def with_latents(method, decoding):
 
 def same(a, b, rows=slice(None)):
     """Return whether the results are equal. `rows` are those of the second in the first."""
-    names = ("tokens", "order", "processed", "passes")
+    names = ("tokens", "order", "tokens_processed", "passes")
     return all(torch.equal(getattr(a, name)[rows], getattr(b, name)) for name in names)
 
 
@@ -293,7 +293,7 @@ def test_observer_receives_the_steps_of_the_reference(name):
 
 def test_samples_can_be_trained_on():
     samples = lt.generate(untrained(), lt.METHODS["esolm"], *nothing(2), lt.Decoding(1), 0)
-    assert not any(getattr(samples, name).is_inference() for name in ("tokens", "order", "processed"))
+    assert not any(getattr(samples, name).is_inference() for name in ("tokens", "order", "tokens_processed"))
 
 
 def test_training_mode_uses_the_reference_with_dropout():
@@ -331,7 +331,7 @@ def test_cache_has_the_precision_of_autocast(name):
             function(net, lt.METHODS[name], *nothing(8), lt.Decoding(1), 0)
             for function in (lt.generate, reference.generate)
         )
-    assert fast.processed.equal(plain.processed)
+    assert fast.tokens_processed.equal(plain.tokens_processed)
     assert (fast.tokens == plain.tokens).double().mean() > 0.9
 
 

@@ -73,7 +73,11 @@ def test_frames_replay_to_the_sample_of_generate(task, method, setting, decoding
     expected = generate(loaded.net, loaded.net.method, tokens, known, decoding, setting.seed, lengths=lengths)
     sample = expected.tokens[0]
     assert replayed(recorded) == sample[list(view(loaded.task, request.problem).positions)].tolist()
-    assert recorded["end"]["processed"] == recorded["frames"][-1]["processed"] == int(expected.processed[0])
+    assert (
+        recorded["end"]["processed"]
+        == recorded["frames"][-1]["processed"]
+        == int(expected.tokens_processed[0])
+    )
     assert recorded["end"]["wrong"] == loaded.task.verify(sample.numpy().astype(np.uint8))
     assert len(recorded["frames"]) == expected.forward_passes
     assert json.loads(json.dumps(recorded)) == recorded

@@ -106,4 +106,4 @@ def test_tokenizer_of_a_saved_model_reads_and_writes_for_it(tmp_path):
     boards = tokenizer.batch_decode(output.sequences)
     assert all(len(board) == 36 and board[0] == "1" and board[-1] == "2" for board in boards)
     assert output["sequences"] is output[0] is output.sequences
-    assert output.nfe == 34
+    assert output.forward_passes == 34

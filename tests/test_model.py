@@ -60,7 +60,7 @@ def test_generate_takes_a_puzzle_as_text(bundled):
     tokens, known, _ = lt.as_tensors(bundled.task.encode(PUZZLE))
     expected = lt.generate(bundled.net, bundled.method, tokens, known, lt.Decoding(8, 4), 0)
     assert samples.tokens.tolist() == expected.tokens.tolist()
-    assert samples.tokens_processed.tolist() == expected.processed.tolist()
+    assert samples.tokens_processed.tolist() == expected.tokens_processed.tolist()
     assert samples.order.tolist() == expected.order.tolist()
     assert samples.forward_passes == expected.forward_passes == 33
     assert samples.text == [bundled.task.decode(samples.tokens[0])]
@@ -268,7 +268,7 @@ def test_generate_has_defaults_and_takes_fields_of_decoding_by_name(untrained):
     expected = lt.generate(untrained, SCDM, TOKENS, KNOWN, lt.Decoding(candidates=2, latents=4), 0)
     sample = lt.generate(untrained, SCDM, TOKENS, KNOWN, lt.Decoding(candidates=2), latents=4)
     assert torch.equal(sample.tokens, expected.tokens)
-    assert torch.equal(sample.processed, expected.processed)
+    assert torch.equal(sample.tokens_processed, expected.tokens_processed)
     with refused("method=None: the net has no method. Use one of METHODS"):
         lt.generate(lt.Transformer("pico", 4, 16), tokens=TOKENS, known=KNOWN)
 

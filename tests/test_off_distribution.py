@@ -55,7 +55,7 @@ def test_off_distribution_step_has_n_latent_tokens(pico, name, latents):
             assert len(step.candidates[a]) == k
             assert len(step.latents[a]) == min(n, visible - k)
             processed[row] += num_clean + k + len(step.latents[a])
-    assert torch.equal(samples.processed, processed)
+    assert torch.equal(samples.tokens_processed, processed)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_cost_of_a_worked_case(rule, first, passes):
     assert len(chosen[0]) == first
     assert sorted(chosen[0][:4]) == [0, 2, 4, 6]
     assert samples.passes.tolist() == [passes]
-    assert samples.processed.tolist() == [8 * passes]  # all slots are in the input of mdm
+    assert samples.tokens_processed.tolist() == [8 * passes]  # all slots are in the input of mdm
 
 
 def test_a_step_stays_in_its_block():

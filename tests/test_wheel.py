@@ -198,7 +198,9 @@ def test_a_sampler_that_is_wrong_is_seen(monkeypatch):
 
     def sharp(*arguments, seed):
         made = real(*arguments, seed=seed)
-        return type(made)(made.tokens.where(made.tokens > 0, 1), made.order, made.processed, made.passes)
+        return type(made)(
+            made.tokens.where(made.tokens > 0, 1), made.order, made.tokens_processed, made.passes
+        )
 
     monkeypatch.setattr(fast, "generate", sharp)
     finding = next(finding for finding in self_test() if finding.about == "model sudoku-6-scdm")

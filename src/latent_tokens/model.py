@@ -310,7 +310,7 @@ class Model:
             tokens=decoded.samples,
             text=[self.task.decode(sample[:length]) for sample, length in rows],
             valid=valid,
-            tokens_processed=decoded.generated.processed.cpu().numpy(),
+            tokens_processed=decoded.generated.tokens_processed.cpu().numpy(),
             order=decoded.generated.order.cpu().numpy(),
             forward_passes=decoded.generated.forward_passes,
             off_distribution=is_off_distribution(self.method, decoding.latents),

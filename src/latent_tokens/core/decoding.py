@@ -204,7 +204,7 @@ class Generated:
 
     tokens: Int[Tensor, "B L"]
     order: Int[Tensor, "B L"]  # known positions, then the others as decoded, those past the length
-    processed: Int[Tensor, " B"]  # tokens: slots of the input, cached or not, summed over steps
+    tokens_processed: Int[Tensor, " B"]  # slots of the input, cached or not, summed over steps
     passes: Int[Tensor, " B"]  # forward passes: how many times the row was in the network's input
 
     @property

@@ -78,7 +78,7 @@ class DecodedBatch:
     @property
     def processed(self) -> int:
         """Tokens processed, summed over steps and problems."""
-        return int(self.generated.processed.sum())
+        return int(self.generated.tokens_processed.sum())
 
 
 def batches(
@@ -254,7 +254,7 @@ def solve(
     length = int(problem.lengths[0])
     wrong = [errors_of(task, answer, length) for answer in decoded.samples]
     number = next((i for i, faults in enumerate(wrong) if not faults), 0)
-    processed = int(decoded.generated.processed[number])
+    processed = int(decoded.generated.tokens_processed[number])
     return Attempt(decoded.samples[number], wrong[number], number, processed)
 
 

@@ -51,7 +51,7 @@ class GeneratedOutput(ModelOutput):
     sequences: Int[Tensor, "B L"]
     # Given positions, then the others in decoding order
     order: Int[Tensor, "B L"] | None = None
-    nfe: int | None = None  # forward passes: the steps of the sample that took most
+    forward_passes: int | None = None  # forward passes: the steps of the sample that took most
     tokens_processed: Int[Tensor, " B"] | None = None  # summed over steps
     # Decoded tokens per step of the sample
     tokens_per_forward: Float[Tensor, " B"] | None = None
@@ -255,7 +255,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             ValueError: a setting is out of range or not supported by the method.
 
         Example:
-            >>> model.generate(input_ids, latents=4, candidates=8).nfe
+            >>> model.generate(input_ids, latents=4, candidates=8).forward_passes
             36
         """
         config = changed(SamplingConfig(), settings)
@@ -366,8 +366,8 @@ def decode_masked(
     return GeneratedOutput(
         sequences=torch.where(attended, result.tokens, input_ids),
         order=result.order,
-        nfe=result.forward_passes,
-        tokens_processed=result.processed,
+        forward_passes=result.forward_passes,
+        tokens_processed=result.tokens_processed,
         tokens_per_forward=(~known).sum(1) / result.passes.clamp(min=1),
         off_distribution=is_off_distribution(net.method, decoding.latents),
     )

@@ -152,6 +152,14 @@ def test_results_have_one_row_per_measurement(runs):
     assert means.to_dict() == pytest.approx({"4": 50.4, "all": 40.8})
 
 
+def test_results_have_the_last_row_of_a_repeated_measurement(runs):
+    for value, seconds in ((60.0, 9.0), (61.0, 8.0)):
+        rows = [{"latents": 4, "valid": value, "ci95": None, "seconds": each} for each in (1.0, seconds)]
+        make_run(runs / f"again-{value:.0f}", 1, rows)
+    table = latent_tokens.results(f"{runs}/again-*")
+    assert list(zip(table.value, table.seconds, strict=True)) == [(60.0, 9.0), (61.0, 8.0)]
+
+
 def test_results_latents_are_whole_numbers_with_all_as_length(runs):
     make_run(runs / "rule", 0, [{"latents": "half", "candidates": "growing"}])
     table = latent_tokens.results(runs / "four-0", str(runs / "rule"))
@@ -201,8 +209,8 @@ def test_results_command_prints_aligned_lines_without_pandas(runs, monkeypatch, 
     assert main(["results", *map(str, sorted(runs.iterdir()))]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    headings = "run task method size seed steps order k n metric value 95% interval tokens"
-    cells = "four-1 sudoku-6 arm pico 1 60 left to right 1 4 valid % 60.0 0.51x"
+    headings = "run task method size seed steps order k n metric value 95% interval samples tokens"
+    cells = "four-1 sudoku-6 arm pico 1 60 left to right 1 4 valid % 60.0 1,000 0.51x"
     assert " ".join(lines[0].split()) == headings
     assert " ".join(lines[3].split()) == cells
     assert {line.index("sudoku-6") for line in lines[1:]} == {lines[0].index("task")}

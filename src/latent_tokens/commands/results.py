@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 
 PROTOCOL = "protocol"  # the last heading, if a measurement followed one
 HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
-            "95% interval", "tokens", PROTOCOL)  # fmt: skip
-NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "tokens"}  # aligned at the right
+            "95% interval", "samples", "tokens", PROTOCOL)  # fmt: skip
+NUMBERS = {
+    "seed",
+    "steps",
+    "k",
+    "n",
+    "value",
+    "95% interval",
+    "samples",
+    "tokens",
+}  # aligned at the right
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ def cells(row: Measurement) -> tuple[str, ...]:
         f"{row['metric']} %" if is_share else str(row["metric"]),
         number.format(row["value"]),
         interval.format(row["ci_low"], row["ci_high"]),
+        f"{row['num_samples']:,}",
         f"{row['relative_cost']:.2f}x",
         str(row.get(PROTOCOL) or ""),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import io
+import json
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from rich.table import Table
 from latent_tokens.checks import did_you_mean, is_number
 from latent_tokens.evaluation.rows import (
     KEYS,
+    NOT_MEASURED,
     Row,
     bounds_of,
     described_run,
@@ -227,6 +229,8 @@ NEEDED = ("task", "method", "order", "latents", "candidates", "metric", "ci95", 
 def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
     """Return the results of several runs as a pandas DataFrame, one row per measurement.
 
+    The row of a repeated measurement is the last one.
+
     Columns are the entries of results.jsonl that are numbers or texts, with these differences:
 
     - `run`, `folder`, `size`, `train_seed` and `train_steps` name the training run. Its other settings are
@@ -318,7 +322,14 @@ def measurements_of(file: Path) -> list[Measurement]:
         }
     # That of today, if the directory was renamed
     run_name = {"run": run["run"]} if "run" in run else {}
-    return [measurement({**run, **row, **run_name}) for row in read_results(file, NEEDED)]
+    latest = {measurement_key(row): row for row in read_results(file, NEEDED)}
+    return [measurement({**run, **row, **run_name}) for row in latest.values()]
+
+
+def measurement_key(row: Row) -> str:
+    """Return what a row measured, as text. Rows that repeat a measurement differ in times and versions."""
+    content = {name: value for name, value in row.items() if name not in NOT_MEASURED}
+    return json.dumps(content, sort_keys=True)
 
 
 def measurement(row: Mapping[str, Any]) -> Measurement:

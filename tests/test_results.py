@@ -18,6 +18,7 @@ from latent_tokens.commands.evaluate import tracked
 from latent_tokens.evaluation.report import FIRST_COLUMNS, measurements
 from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read_results, row_hash
 from latent_tokens.hf.model_card import figures
+from latent_tokens.model import ResultTable
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.run import measured, run
 
@@ -158,6 +159,12 @@ def test_results_have_the_last_row_of_a_repeated_measurement(runs):
         make_run(runs / f"again-{value:.0f}", 1, rows)
     table = latent_tokens.results(f"{runs}/again-*")
     assert list(zip(table.value, table.seconds, strict=True)) == [(60.0, 9.0), (61.0, 8.0)]
+
+
+def test_speed_has_no_exponent(row):
+    rows = [{**row, "samples_per_second": speed} for speed in (2634.2, 12.34, 0.01234)]
+    shown = str(ResultTable(rows, "title"))
+    assert all(speed in shown for speed in ("2,634", "12.3", "0.0123"))
 
 
 def test_results_latents_are_whole_numbers_with_all_as_length(runs):

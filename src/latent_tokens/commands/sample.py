@@ -53,6 +53,7 @@ def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
     from latent_tokens.checkpoints.learned import check_fits
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
+    from latent_tokens.evaluation.rows import speed_in_words
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
     from latent_tokens.tasks import Text
@@ -80,7 +81,7 @@ def run_sample(command: Sample) -> int:
         return 0
     if isinstance(task, Text):
         count = int(problems.lengths.sum() - problems.known.sum())
-        speed = f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.3g} tokens/s"
+        speed = f"{count:,} tokens in {seconds:.1f} s, {speed_in_words(count / seconds)} tokens/s"
         print(f"{speed}, {processed:,} tokens processed")
     if is_off:
         num_latents = shown_latents(net.method, decoding)

@@ -26,6 +26,7 @@ from latent_tokens.evaluation.rows import (
     labeled,
     metric_of,
     read_results,
+    speed_in_words,
     value_of,
 )
 from latent_tokens.palette import METHOD_COLORS
@@ -70,7 +71,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
         "entropy": numbers("entropy", "{:.2f}"),
         "tokens": numbers("relative_cost", "{:.2f}x"),
         "passes": numbers("forward_passes_mean", "{:.1f}"),
-        "samples/s": numbers("samples_per_second", "{:.3g}"),
+        "samples/s": [speed_in_words(float(cell)) for cell in numbers("samples_per_second", "{}")],
     }
     columns = {name: cells for name, cells in columns.items() if cells}
     sheet = Table(title=escape(title), title_justify="left")

@@ -161,6 +161,11 @@ def bounds_of(interval: Sequence[float] | None, digits: int = 1) -> str:
     return "" if interval is None else f"{interval[0]:.{digits}f} - {interval[1]:.{digits}f}"
 
 
+def speed_in_words(per_second: float) -> str:
+    """Return a speed as people read it: three digits, and no exponent."""
+    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"
+
+
 def value_of(row: Row, name: str) -> float:
     """Return the value of a metric."""
     return cast(Mapping[str, float], row)[name]

@@ -139,6 +139,12 @@ def test_counts_of_shares_by_hand(tmp_path):
     assert score.interval("strict") == pytest.approx((0.0456, 0.6994), abs=1e-4)
 
 
+def test_answer_of_a_sudoku_is_described_with_its_own_digits():
+    for name in ("sudoku-6", "sudoku-6-puzzle"):
+        assert TASKS[name].answer_format == "the 36 cells row by row, as 1-6"
+    assert TASKS["sudoku-16"].answer_format.endswith("1-9, then A-Z")
+
+
 def test_a_line_that_names_no_problem_is_refused(tmp_path):
     task = TASKS["countdown-3"]
     path = tmp_path / "answers.jsonl"
@@ -148,6 +154,7 @@ def test_a_line_that_names_no_problem_is_refused(tmp_path):
         ('{"problem": 0}', "line 1"),
         ('{"problem": 7, "answer": "1"}', "problem=7"),
         ('{"problem": "1,2,3,14", "answer": "1"}', "1,2,3,14"),
+        ('{"problem": "1", "answer": "1"}', "Write a number without quotes"),
         ('{"problem": 0, "answer": "1"}\n{"problem": 0, "answer": "1"}', "line 2"),
         ('{"problem": "PROMPT", "answer": "1"}\n' * 2, "line 2: problem=PROMPT has an answer in an"),
     ):

@@ -115,7 +115,8 @@ def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, 
             try:
                 numbers = numbers_of.get(task.prompt(task.encode(named)))
             except ValueError as error:
-                raise ValueError(f"{where}: {first_line(error)}") from None
+                fix = ". Write a number without quotes" if named.isdecimal() else ""
+                raise ValueError(f"{where}: {first_line(error)}{fix}") from None
         problem = f"{where}: problem={one_line(str(named), 80)}"
         if numbers is None or (numbers and numbers[-1] not in range(len(problems))):
             fix = f"Use a number below {len(problems)} or a prompt of --template."

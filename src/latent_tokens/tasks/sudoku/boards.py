@@ -17,6 +17,7 @@ from latent_tokens.tasks.sudoku.grid import (
     SYMBOLS,
     Cells,
     Grid,
+    cells_in_words,
     fill_boards,
     pattern_boards,
     symbols_of,
@@ -183,7 +184,7 @@ class Sudoku:
     @property
     def answer_format(self) -> str:
         """The form of an answer in words."""
-        return f"the {self.side**2} cells row by row, as 1-9, then A-Z"
+        return cells_in_words(self.side)
 
     def prompt(self, problem: Examples) -> str:
         """Return the given cells row by row, which `encode` reads. An empty cell is a dot."""

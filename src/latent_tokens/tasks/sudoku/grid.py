@@ -188,6 +188,12 @@ class Grid:
         return f"row {cell // self.side + 1} column {cell % self.side + 1}"
 
 
+def cells_in_words(side: int) -> str:
+    """Return the form of an answer with every cell, in words."""
+    symbols = f"1-{side}" if side <= 9 else "1-9, then A-Z"
+    return f"the {side**2} cells row by row, as {symbols}"
+
+
 def symbols_of(text: str, lengths: set[int]) -> list[str]:
     """Return the symbols of a puzzle without frames. Raise ValueError if their number is not in `lengths`."""
     lines = [line for line in text.strip().splitlines() if not re.fullmatch(r"[-+|=\s]*", line)]

@@ -17,7 +17,7 @@ from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import shuffled, start_stream
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
 from latent_tokens.tasks.sudoku.deduction import deduce, sees
-from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, fill_board, search
+from latent_tokens.tasks.sudoku.grid import SYMBOLS, Cells, Grid, cells_in_words, fill_board, search
 
 
 @numba.njit(cache=True)
@@ -197,7 +197,7 @@ class SudokuPuzzle:
     @property
     def answer_format(self) -> str:
         """The form of an answer in words."""
-        return f"the {self.side**2} cells row by row, as 1-9, then A-Z"
+        return cells_in_words(self.side)
 
     def prompt(self, problem: Examples) -> str:
         """Return the puzzle row by row, which `encode` reads. An empty cell is a dot."""

@@ -158,6 +158,11 @@ def test_unknown_token_is_shown_without_failing():
     assert with_gap.decode([0, 1, 2]) == f"a{unknown}</s>"
 
 
+def test_prompt_with_the_word_mask_is_refused():
+    with refused("prompt with [MASK]", "Use a gap of underscores"):
+        Text(length=16).encode("a [MASK] b")
+
+
 def test_a_prompt_is_known_its_gaps_are_open():
     task = Text(12)
     problem = task.encode("ab___c")

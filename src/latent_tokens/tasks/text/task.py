@@ -114,8 +114,11 @@ class Text:
         are masked too, unless the prompt has a gap.
 
         Raises:
-            ValueError: The prompt is longer than L.
+            ValueError: The prompt is longer than L, or has the word [MASK].
         """
+        if "[MASK]" in text:
+            fix = "Use a gap of underscores, ___ for three tokens."
+            raise ValueError(f"prompt with [MASK]: is text here, and no masked token. {fix}")
         text.encode()  # a byte that is not UTF-8 is refused here, in words
 
         # Tokenize the parts between gaps.

@@ -1,6 +1,7 @@
 """Scoring the answers of any model."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from helpers.refusals import refused, refused_command
 from latent_tokens import TASKS, TaskBase
 from latent_tokens.cli import main
 from latent_tokens.evaluation.answers import list_of_problems, read_answers, score_answers, template
-from latent_tokens.tasks import Examples
+from latent_tokens.tasks import Examples, readers
 
 ANSWERED = ("sudoku-4", "sudoku-6-puzzle", "countdown-3", "zebra-3", "zebra-compact-3")
 
@@ -151,6 +152,7 @@ def test_a_line_that_names_no_problem_is_refused(tmp_path):
     prompt = task.prompt(list_of_problems(task, 2).take(slice(1)))
     for line, named in (
         ("19,71", "line 1"),
+        ("[" * 100_000, "line 1: must be JSON"),
         ('{"problem": 0}', "line 1"),
         ('{"problem": 7, "answer": "1"}', "problem=7"),
         ('{"problem": "1,2,3,14", "answer": "1"}', "1,2,3,14"),
@@ -186,3 +188,12 @@ def test_command_prints_a_template_and_its_score(tmp_path, capsys):
     assert main([*command, str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["shares"]["exact"] == 0.5
     refused_command(capsys, "score zebra-3", "--template")
+    refused_command(capsys, "score zebra-3 --template --num-problems 10000000000", "at most 1,000,000")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device")
+def test_a_file_without_an_end_is_refused(capsys, monkeypatch, tmp_path):
+    refused_command(capsys, "score zebra-3 /dev/zero --num-problems 1", "line 1: longer than")
+    monkeypatch.setattr(readers, "MOST_LINES", 9)
+    (tmp_path / "blank").write_text("\n" * 20)
+    refused_command(capsys, f"score zebra-3 {tmp_path / 'blank'} --num-problems 1", "9 lines or more")

@@ -9,8 +9,6 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from latent_tokens.checks import check_int
-
 MOST_ERRORS = 3  # of the format that are printed
 
 
@@ -43,7 +41,6 @@ def run_score(command: Score) -> int:
     from latent_tokens.evaluation import answers as scoring
     from latent_tokens.tasks import Answerable, task_named
 
-    check_int("num_problems", command.num_problems, 1)
     task = task_named(command.task)
     if not isinstance(task, Answerable):
         raise ValueError(f"task={command.task}: has no verifier of answers as text. Use a puzzle.")

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from latent_tokens.checks import first_line, is_number, one_line
+from latent_tokens.checks import check_int, first_line, is_number, one_line
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.intervals import wilson
@@ -22,6 +22,7 @@ from latent_tokens.tasks.examples import as_array
 from latent_tokens.tasks.readers import lines_of
 
 NUM_PROBLEMS = 1_000
+MOST_PROBLEMS = 1_000_000  # that are kept in memory
 SEED = 0  # of the list
 
 Answer: TypeAlias = str | list[int]
@@ -59,8 +60,9 @@ def list_of_problems(task: Answerable, count: int = NUM_PROBLEMS) -> Examples:
     """Return the first `count` problems of the test split of seed 0. `evaluate` measures on the same ones.
 
     Raises:
-        ValueError: The task has fewer.
+        ValueError: The task has fewer, or there are more than MOST_PROBLEMS.
     """
+    check_int("num_problems", count, 1, MOST_PROBLEMS)
     with counting(f"making {count:,} problems", count) as report:
         problems = make_problems(task, count, SEED, report)
     if len(problems) < count:
@@ -108,7 +110,7 @@ def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, 
             entries = json.loads(line)
             named: float | str = entries["problem"]
             answer: Answer = entries["answer"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{where}: must be JSON with problem and answer") from None
         numbers = [int(named)] if is_number(named) and float(named).is_integer() else None
         if isinstance(named, str):

@@ -25,6 +25,8 @@ from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
 PART = 10_000  # examples joined at a time
+LONGEST_LINE = 1 << 20  # characters
+MOST_LINES = 100_000_000  # of a file, which can be a device without an end
 LONGEST_REASON = 300  # characters of the message on a bad record, which may quote it
 CSV_COLUMNS = {
     "quizzes,solutions": ("quizzes", "solutions"),  # Ye et al.
@@ -82,15 +84,21 @@ def read_source(
 
 
 def lines_of(path: Path) -> Records:
-    """Yield the lines of a text file that are not blank."""
+    """Yield the lines of a text file that are not blank. Raise ValueError for one that does not end."""
     try:
-        with readable(path):
-            text = path.read_text(encoding="utf-8-sig")
+        with readable(path), path.open(encoding="utf-8-sig") as file:
+            for number in range(1, MOST_LINES):
+                line = file.readline(LONGEST_LINE)
+                if not line:
+                    return
+                if len(line) == LONGEST_LINE:
+                    problem = f"longer than {LONGEST_LINE:,} characters"
+                    raise ValueError(f"{path}, line {number}: {problem}")
+                if line.strip():
+                    yield f"line {number}", line.strip()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not text in UTF-8 (byte {error.start})") from None
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield f"line {number}", line.strip()
+        raise ValueError(f"{path}: not text in UTF-8 ({error.reason})") from None
+    raise ValueError(f"{path}: has {MOST_LINES:,} lines or more")
 
 
 def rows_of_npy(path: Path) -> Records:

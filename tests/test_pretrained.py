@@ -8,11 +8,12 @@ from operator import getitem
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import bundled_names, tensors_sha256, weights_bytes
+from latent_tokens import METHODS, from_pretrained, load, save_pretrained
+from latent_tokens.checkpoints.files import bundled_names, load_weights, tensors_sha256, weights_bytes
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
 from latent_tokens.paper.run import check_together
 
 
@@ -82,6 +83,32 @@ def test_changed_weights_are_noticed(folder):
     path.write_bytes(content)
     with refused("model.safetensors: corrupt (its tensors are not those that were written)"):
         from_pretrained(folder)
+
+
+def test_damaged_weights_are_named_not_the_config(tmp_path):
+    """Also by the class of transformers: a flipped bit, complex weights, and weights that are not numbers."""
+    path = tmp_path / "model.safetensors"
+    load("sudoku-6-scdm").save_pretrained(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-1000] ^= 1
+    weights = load_file(path)
+    as_complex = {name: weight.to(torch.complex64) for name, weight in weights.items()}
+    first = min(weights)
+    cases = [
+        (bytes(content), "its tensors are not those that were written"),
+        (save(as_complex), "is complex"),
+        (save({**weights, first: weights[first] * torch.nan}), "its logits are not finite"),
+    ]
+    for damaged, problem in cases:
+        path.write_bytes(damaged)
+        for read in (from_pretrained, LatentTokensForMaskedLM.from_pretrained):
+            with refused(f"model.safetensors: corrupt ({problem}" if problem != "is complex" else problem):
+                read(tmp_path)
+
+
+def test_complex_weights_of_an_own_network_are_loaded(tmp_path):
+    net = torch.nn.Linear(2, 2, dtype=torch.complex64)
+    load_weights(net, {name: weight + 1 for name, weight in net.state_dict().items()}, tmp_path)
 
 
 def test_weights_have_the_hash_of_their_tensors(folder):

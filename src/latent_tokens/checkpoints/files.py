@@ -107,6 +107,15 @@ def check_equal_shapes(tensors: Mapping[str, Tensor], net: nn.Module, holder: st
         raise ValueError(f"{holder}: {problem}. Use its network, or save the model again.")
 
 
+def check_real(tensors: Mapping[str, Tensor], file: Path, net: nn.Module | None = None) -> None:
+    """Raise ValueError if a stored weight is complex, unless that of the network is. None: none is."""
+    expected = {} if net is None else net.state_dict()
+    for name, tensor in tensors.items():
+        is_complex = name in expected and expected[name].is_complex()
+        if tensor.is_complex() and not is_complex:
+            raise corrupt(file, ValueError(f"{name} is complex, and the network's weight is real"))
+
+
 def has_lora(names: Iterable[str]) -> bool:
     """Return whether some weights, by their names, are those of an adapter of peft."""
     return any(".lora_" in name for name in names)
@@ -119,6 +128,7 @@ def load_weights(net: nn.Module, tensors: Mapping[str, Tensor], file: Path) -> N
         ValueError: they are of another network. Nothing is allocated then.
     """
     check_equal_shapes(tensors, net, file)
+    check_real(tensors, file, net)
     if any(weight.is_meta for weight in net.parameters()):
         net.to_empty(device="cpu")
     net.load_state_dict(tensors)
@@ -204,7 +214,11 @@ def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float
     if stored is None:
         return
     try:
-        apart = (torch.tensor(fingerprint(net)) - torch.tensor(stored)).abs().max().item()
+        ours = torch.tensor(fingerprint(net))
+    except ValueError as error:
+        raise corrupt(folder / "model.safetensors", error) from None
+    try:
+        apart = (ours - torch.tensor(stored)).abs().max().item()
     except (TypeError, ValueError, RuntimeError) as error:
         raise corrupt(folder / "config.json", error) from None
     if not apart < close:

@@ -23,7 +23,7 @@ from transformers import (
 from transformers.modeling_outputs import MaskedLMOutput
 from transformers.utils.generic import ModelOutput
 
-from latent_tokens.checkpoints.files import check_fingerprint, find
+from latent_tokens.checkpoints.files import check_fingerprint, check_real, find, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checks import changed
 from latent_tokens.configs import SamplingConfig
@@ -110,6 +110,11 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         folder = find(pretrained_model_name_or_path, partial(fetch, subfolder=subfolder, **options))
         folder = folder / subfolder
         check_is_ours(folder)
+
+        # Transformers does not compare the tensors with their hash, and drops imaginary parts.
+        weights = folder / "model.safetensors"
+        if weights.is_file():
+            check_real(read_tensor_file(weights), weights)
 
         # Open it with transformers, which reads the older name torch_dtype too.
         dtype = {} if "torch_dtype" in kwargs else {"dtype": torch.float32}

@@ -148,7 +148,17 @@ REFUSED = [  # records, options, what the line names, how it is mended
     ([as_messages(SUMS[0], SYSTEM)], [], "chat template: no system", "Change the messages"),
     ([as_messages(SUMS[0], SYSTEM)], ["--tokenizer", "bytes"], "messages: 2 before", "Use --tokenizer"),
     ([as_messages(SUMS[0], {"content": "Add."})], [], "record 1 is not a dialogue", "a role and a content"),
-    (SUMS, ["--length", "4"], "longer than 4 tokens", "Use a larger length"),
+    *(
+        (
+            [as_messages(SUMS[0], {"role": role, "content": "Add."})],
+            [],
+            "record 1 is not a dialogue",
+            "Roles are",
+        )
+        for role in ("robot", 5, ["user"])
+    ),
+    (SUMS, ["--length", "4"], "80 are longer than 4 tokens, and 0 have an empty", "Use a larger length"),
+    ([{"prompt": " ", "response": "1"}], [], "0 are longer than 256 tokens, and 1 have an empty", "or more"),
 ]
 
 

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
 FIX = (
     "Write a text each as prompt and response, "
-    "or messages with a role and a content, the last one of the assistant."
+    "or messages with a role and a content, the last one of the assistant. "
+    "Roles are system, developer, user, assistant and tool."
 )
 
+ROLES = ("system", "developer", "user", "assistant", "tool")
 Message = Mapping[str, Any]
 """A turn of a dialogue: {"role": "user", "content": "Hello"}."""
 
@@ -79,7 +81,8 @@ def write_dialogues(config: DataConfig, folder: Path, report: Report) -> dict[st
         if kept:
             entries[split] = write_split(folder, split, as_examples(kept, task))
     if "train" not in entries:
-        problem = f"{left_out['too_long']:,} are longer than {task.length} tokens"
+        long = f"{left_out['too_long']:,} are longer than {task.length} tokens"
+        problem = f"{long}, and {left_out['empty']:,} have an empty prompt or response"
         fix = "Use a larger length, or more dialogues"
         raise ValueError(f"{source}: no dialogue to train on, {problem}. {fix}.")
     return text_entries(task, source, left_out, entries)
@@ -88,7 +91,8 @@ def write_dialogues(config: DataConfig, folder: Path, report: Report) -> dict[st
 def dialogues(source: Path) -> Iterator[tuple[Split, list[Message]]]:
     """Yield the messages of each record, with the split of all but the last one: the prompt's.
 
-    Raise ValueError if a record has no text, or its last message is not by the assistant.
+    Raise ValueError if a record has no text or a role that templates do not know, or its last
+    message is not by the assistant.
     """
     for number, row in enumerate(rows_of(source), start=1):
         messages: Any = row.get("messages")
@@ -101,6 +105,7 @@ def dialogues(source: Path) -> Iterator[tuple[Split, list[Message]]]:
             prompt = "\n\n".join(message["content"] for message in messages[:-1])
             roles = [message["role"] for message in messages]
             is_dialogue = roles[-1] == "assistant" and isinstance(messages[-1]["content"], str)
+            is_dialogue &= all(role in ROLES for role in roles)
         except (TypeError, KeyError, IndexError):
             is_dialogue = False
         if not is_dialogue:

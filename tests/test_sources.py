@@ -192,6 +192,13 @@ def test_a_bad_line_is_named(tmp_path, task, name, text, bad, line, message):
     assert f"{name}, line {line}: " in fault
 
 
+def test_a_header_of_python_2_is_read_without_a_warning(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, shah_rows(1)[0])
+    path.write_bytes(path.read_bytes().replace(b"325), } ", b"325L), }"))
+    assert len(read_source(PUZZLE, path, skip_bad=False)[0]) == 1
+
+
 def test_files_that_are_no_source_are_refused(tmp_path):
     contents = {
         "x.csv": b"puzzle,answer\n",

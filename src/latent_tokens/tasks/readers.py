@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from operator import index
 from pathlib import Path
@@ -104,7 +105,11 @@ def lines_of(path: Path) -> Records:
 def rows_of_npy(path: Path) -> Records:
     """Yield the rows of an array, which is mapped and not read."""
     try:
-        array = np.lib.format.open_memmap(path, mode="r")
+        with (
+            warnings.catch_warnings()
+        ):  # numpy parses the header as Python, which prints lines of code
+            warnings.simplefilter("ignore")
+            array = np.lib.format.open_memmap(path, mode="r")
         rows = enumerate(array)
     except Exception as error:  # a corrupt header can fail in any way
         raise ValueError(f"{path}: no complete array in it ({type(error).__name__})") from None

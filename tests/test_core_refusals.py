@@ -189,6 +189,7 @@ DATA_ROWS = [
     (decode(LEFT, known=GAP), "row 1: position 0", "BOS"),
     (decode("mdm", joint=JOINT * torch.nan), "logits are not finite", "diverged"),
     (decode("mdm", NOISY, joint=JOINT * torch.nan), "logits are not finite", "diverged"),
+    (train("mdm", TOKENS[:0], NOTHING[:0]), "tokens", "at least one sequence"),
     (train("scdm", known=~NOTHING), "row 0", "no unknown position"),
     (train("scdm", tokens=TOKENS + 3), "token 3 is MASK", "complete"),
     (train("scdm", known=NOTHING.long()), "int64", "known.bool()"),

@@ -71,8 +71,8 @@ def loss(
         lengths: the length of each row. Later positions take no part.
 
     Raises:
-        ValueError: a row has no unknown position, a token is MASK, or the method cannot take the
-            known positions.
+        ValueError: there is no row, a row has no unknown position, a token is MASK, or the method
+            cannot take the known positions.
 
     Example:
         >>> tokens, known, _ = as_tensors(task.generate(2, seed=0))
@@ -105,6 +105,8 @@ def corrupt(
     """
     tokens = tokens.long()
     batch, length = tokens.shape
+    if batch == 0:
+        raise ValueError("tokens: has no rows. A loss needs at least one sequence.")
     lengths = torch.full((batch,), length, device=tokens.device) if lengths is None else lengths
     inside = torch.arange(length, device=tokens.device) < lengths[:, None]
     known = known & inside

@@ -36,6 +36,12 @@ def test_every_reader_refuses_what_is_wrong_in_one_line():
     assert len(re.findall("accepted, [0-9]+ refused in one line", done.stdout)) == 15
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_commands_end_in_one_line_in_odd_surroundings():
+    assert "every command ended" in run("faults.surroundings").stdout
+
+
 def raises(error):
     def read(folder):
         raise error

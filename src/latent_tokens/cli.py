@@ -54,12 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Ctrl-C; 75 if another signal stopped the training after a checkpoint was saved.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments == ["--version"]:
-        print(f"{PROGRAM} {package_version()}")
-        return 0
     code = 2
     command = None
     try:
+        if arguments == ["--version"]:
+            print(f"{PROGRAM} {package_version()}")
+            return 0
         command = parse(arguments)
         return RUN[type(command)](command)
     except SystemExit as stop:  # after the help or the error of the parser
@@ -163,7 +163,12 @@ def explain_flags(kind: type) -> None:
 
 
 def as_flags(message: str, command: object) -> str:
-    """Return a message with its settings spelled as flags: `latents=4` becomes `--latents 4`."""
+    """Return a message with its settings spelled as flags: `latents=4` becomes `--latents 4`.
+
+    Without a command, as when the help cannot be printed, there are no settings.
+    """
+    if command is None:
+        return message
     defaults = {field.name: field.default for field in fields(cast(Any, command))}
 
     def flag(match: re.Match[str]) -> str:

@@ -20,16 +20,8 @@ if TYPE_CHECKING:
 PROTOCOL = "protocol"  # the last heading, if a measurement followed one
 HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
             "95% interval", "samples", "tokens", PROTOCOL)  # fmt: skip
-NUMBERS = {
-    "seed",
-    "steps",
-    "k",
-    "n",
-    "value",
-    "95% interval",
-    "samples",
-    "tokens",
-}  # aligned at the right
+# Aligned at the right
+NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "samples", "tokens"}
 
 
 @dataclass(frozen=True)

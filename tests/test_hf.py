@@ -266,7 +266,7 @@ def test_cached_logits_and_samples_are_the_references_in_any_batch(family, metho
     plain = sampling.generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     row = torch.tensor([2])
     alone = generate(net, method, tokens[row], known[row], decoding, 3, rows=row)
-    for name in ("tokens", "order", "processed"):
+    for name in ("tokens", "order", "tokens_processed"):
         assert torch.equal(getattr(made, name), getattr(plain, name))
         assert torch.equal(getattr(made, name)[row], getattr(alone, name))
 

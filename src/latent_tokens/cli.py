@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
-        message = one_line(str(error) if command is None else as_flags(str(error), command))
+        message = one_line(as_flags(str(error), command))
     except (MemoryError, RuntimeError) as error:
         # Out of memory is an error type of its own on an accelerator only.
         if isinstance(error, RuntimeError) and not re.search(OUT_OF_MEMORY, str(error)):
@@ -165,7 +165,7 @@ def explain_flags(kind: type) -> None:
 def as_flags(message: str, command: object) -> str:
     """Return a message with its settings spelled as flags: `latents=4` becomes `--latents 4`.
 
-    Without a command, as when the help cannot be printed, there are no settings.
+    Without a command, as when its arguments are refused, the message stays.
     """
     if command is None:
         return message

@@ -71,7 +71,7 @@ def loss(
         lengths: the length of each row. Later positions take no part.
 
     Raises:
-        ValueError: there is no row, a row has no unknown position, a token is MASK, or the method
+        ValueError: the batch is empty, a row has no unknown position, a token is MASK, or the method
             cannot take the known positions.
 
     Example:

@@ -14,11 +14,12 @@ from latent_tokens import processes
 from latent_tokens.core import attention
 from latent_tokens.core.confidence import annealed
 from latent_tokens.core.cost import cached_cost, most_tokens, relative_cost, tokens_processed
+from latent_tokens.core.distribution import nucleus, sample_tokens
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.order import first_order, promote
 from latent_tokens.core.policies import PolicyInput, rank_by
-from latent_tokens.core.sampling import generate as reference_generate, nucleus, sample_tokens
+from latent_tokens.core.sampling import generate as reference_generate
 from latent_tokens.data.corpus import PackedFile, split_of
 from latent_tokens.data.splits import SplitBuilder
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
@@ -223,7 +224,8 @@ def drawn(probabilities, noise, **settings):
     logits = torch.tensor(probabilities, dtype=torch.float64).log().expand(len(noise), 1, -1)
     picks = torch.zeros(len(noise), 1, dtype=torch.int64)
     numbers = torch.tensor(noise, dtype=torch.float64)[:, None]
-    return sample_tokens(logits, picks, lt.Decoding(**settings), numbers)[:, 0].tolist()
+    decoding = lt.Decoding(**settings)
+    return sample_tokens(logits, picks, decoding.temperature, decoding.top_p, numbers)[:, 0].tolist()
 
 
 def test_tokens_drawn_by_inverse_cdf():
@@ -238,7 +240,7 @@ def test_tiny_temperature_is_the_argmax():
     """Logits of 3 and 1 over 1e-308 overflow, and their differences to the largest do not."""
     logits = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
     noise = torch.tensor([[0.3]], dtype=torch.float64)
-    assert sample_tokens(logits, ints([0]), lt.Decoding(1, temperature=1e-308), noise).tolist() == [[1]]
+    assert sample_tokens(logits, ints([0]), 1e-308, 1, noise).tolist() == [[1]]
 
 
 def test_nucleus_of_equal_probabilities_takes_the_first():

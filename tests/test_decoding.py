@@ -8,7 +8,7 @@ import torch
 
 import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
-from latent_tokens.core.sampling import nucleus
+from latent_tokens.core.distribution import nucleus
 from latent_tokens.model import ResultTable
 from latent_tokens.network.kernels import NUM_RANKED, fast_nucleus
 

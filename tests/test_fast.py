@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import latent_tokens as lt
 from conftest import variants
 from latent_tokens.core import sampling as reference
-from latent_tokens.core.sampling import decode, finish, nucleus, reference_logits
+from latent_tokens.core.distribution import nucleus
+from latent_tokens.core.sampling import decode, finish, reference_logits
 from latent_tokens.core.state import start
 from latent_tokens.network import memory, transformer
 from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table

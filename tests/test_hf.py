@@ -20,6 +20,7 @@ from latent_tokens import (
 )
 from latent_tokens.core import sampling
 from latent_tokens.core.attention import causal, dense_mask
+from latent_tokens.core.distribution import nucleus
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.state import start
@@ -261,7 +262,7 @@ def test_cached_logits_and_samples_are_the_references_in_any_batch(family, metho
         return logits
 
     state = start(net, method, tokens, known, decoding, 3, None, lengths)
-    sampling.decode(net, method, decoding, state, everyone, compare, sampling.nucleus)
+    sampling.decode(net, method, decoding, state, everyone, compare, nucleus)
     made = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     plain = sampling.generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     row = torch.tensor([2])

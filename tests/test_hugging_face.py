@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 pytest.importorskip("transformers")
 
-from transformers import AutoConfig, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModelForMaskedLM, GenerationConfig
 from transformers.dynamic_module_utils import get_imports
 
 import latent_tokens as lt
@@ -258,6 +258,29 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
+def test_a_generation_config_sets_what_generate_does(model_of, tmp_path):
+    model, ids = model_of("scdm"), boards(3)
+    config = GenerationConfig(latents=3, candidates=2, temperature=0.5, do_sample=True, eos_token_id=1)
+    settings = {"latents": 3, "candidates": 2, "temperature": 0.5, "seed": 4}
+    expected = model.generate(ids, **settings).sequences
+    assert torch.equal(model.generate(ids, config, seed=4).sequences, expected)
+    assert not torch.equal(model.generate(ids, config, seed=4, temperature=2.0).sequences, expected)
+    greedy = model.generate(ids, GenerationConfig(do_sample=False)).sequences
+    assert torch.equal(greedy, model.generate(ids, temperature=0).sequences)
+
+    # Names of transformers, stored in a directory and read from it
+    model.generation_config = GenerationConfig(
+        t_max=0.8, t_min=0.4, sampler_config={"_cls_name": "EntropyBoundSamplerConfig", "entropy_bound": 0.1}
+    )
+    model.save_pretrained(tmp_path / "model")
+    model.generation_config = None
+    again = AutoModelForMaskedLM.from_pretrained(tmp_path / "model")
+    bound = {"t_max": 0.8, "t_min": 0.4, "entropy_bound": 0.1, "candidates": "all"}
+    assert torch.equal(again.generate(ids).sequences, model.generate(ids, **bound).sequences)
+    with refused("num_beams=2", "no meaning"):
+        model.generate(ids, GenerationConfig(num_beams=2))
+
+
 def test_generate_gives_our_samples(model_of, name):
     model, (settings, decoding) = model_of(name), SETTINGS[name]
     ids = boards(3)

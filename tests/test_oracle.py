@@ -120,6 +120,18 @@ def test_temperature_and_top_p_act_on_the_drawn_token_alone():
     assert (draw(lt.METHODS["mdm"], lt.Decoding(1, temperature=0), joint) == 0).all()
 
 
+def test_a_temperature_falls_with_the_share_that_is_masked():
+    """Two independent tokens from 2 towards 0: the first is drawn at 2, the second at 1."""
+    part = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+    joint = part[:, None] * part
+    decoding = lt.Decoding(order=lt.left_to_right, t_max=2.0, t_min=0)
+    first = part.sqrt() / part.sqrt().sum()
+    for drafts in (0, 1):
+        samples = draw(lt.METHODS["esolm"], replace(decoding, drafts=drafts), joint, draws=MANY)
+        assert distance(samples, first[:, None] * part) < 0.02
+    assert distance(samples, joint) > FAR
+
+
 def conditional_entropy(given_places, place):
     """H(x[place] | x[given_places]) of the joint, in nats."""
     joint = JOINT / JOINT.sum()

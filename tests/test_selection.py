@@ -46,6 +46,13 @@ FOUR = [[[0.7, 0.3], [0.95, 0.05], [0.9, 0.1], [0.5, 0.5]]]
         (lt.Factor(1.21), [1, 2, 0], [0, 1, 2]),  # (3 + 1) 0.3 = 1.2
         (lt.Factor(2.51), [0, 1, 2, 3], [0, 1, 2, 3]),  # (4 + 1) 0.5 = 2.5
         (lt.Factor(0), [1], [0]),
+        # joint - mistake: 0.95 - 0.05, 0.85 - 0.1, 0.55 - 0.3; in order 0.7 - 0.3, 0.65 - 0.3, 0.55 - 0.3
+        (lt.FrechetBound(0.8), [1], [0]),
+        (lt.FrechetBound(0.74), [1, 2], [0]),
+        (lt.FrechetBound(0.34), [1, 2], [0, 1]),
+        (lt.FrechetBound(0.24), [1, 2, 0], [0, 1, 2]),
+        (lt.FrechetBound(0), [1, 2, 0], [0, 1, 2]),  # of four 0.05 - 0.5
+        (lt.FrechetBound(1), [1], [0]),
     ],
     ids=str,
 )
@@ -66,7 +73,7 @@ def test_most_confident_by_margin_is_kept_besides_those_above_a_threshold():
 
 def test_padding_is_no_candidate_and_the_limit_holds():
     rows = [[[0.9, 0.1]] * 3, [[0.9, 0.1]] * 3]
-    for rule in (lt.Threshold(0.5), lt.EntropyBound(9.0), lt.Factor(9.0)):
+    for rule in (lt.Threshold(0.5), lt.EntropyBound(9.0), lt.Factor(9.0), lt.FrechetBound(0.1)):
         _, count = select(rule, step_of(rows, num_candidates=[3, 2]), lt.top_prob, torch.tensor([3, 2]))
         assert count.tolist() == [3, 2]
         _, count = select(rule, step_of(rows, num_candidates=[3, 2]), lt.top_prob, torch.tensor([2, 1]))

@@ -136,6 +136,9 @@ def step_of(rows, in_order=False):
         (lt.Factor(0.75), [0.75, 0.75, 0.75], False, [0]),  # (2 + 1) 0.25 is not below
         (lt.Factor(0.5), [0.9, 0.6, 0.9], True, [0]),  # from left to right the 0.6 of the second ends it
         (lt.Factor(0.5), [0.9, 0.6, 0.9], False, [0, 2]),  # (2 + 1) 0.1 is below, (3 + 1) 0.4 is not
+        (lt.FrechetBound(1), [1, 1, 1], False, [0]),  # 1 - 0 is not above
+        (lt.FrechetBound(0.5), [0.75, 0.75, 0.75], False, [0]),  # 0.75 - 0.25 is not above
+        (lt.FrechetBound(0.25), [0.75, 0.75, 0.75], False, [0]),  # 0.5 - 0.25 is not above
     ],
     ids=str,
 )

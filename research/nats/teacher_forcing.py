@@ -9,7 +9,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from latent_tokens import Decoding, Denoiser, Method, Step
-from latent_tokens.core.sampling import decode, nucleus, reference_logits
+from latent_tokens.core.distribution import nucleus
+from latent_tokens.core.sampling import decode, reference_logits
 from latent_tokens.core.state import start
 
 

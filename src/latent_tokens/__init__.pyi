@@ -39,10 +39,16 @@ from .core.policies import (
     random as random,
     relevant as relevant,
 )
+from .core.remasking import (
+    BelowBound as BelowBound,
+    Decoded as Decoded,
+    LeastConfident as LeastConfident,
+)
 from .core.selection import (
     EntropyBound as EntropyBound,
     Factor as Factor,
     FixedCount as FixedCount,
+    FrechetBound as FrechetBound,
     Threshold as Threshold,
     equal_parts as equal_parts,
     given_partition as given_partition,

@@ -80,7 +80,7 @@ def types_of_fields(kind: Any) -> dict[str, Any]:
 class Config:
     """The base of all configs: takes text for a path, one value for a tuple, and checks words and counts."""
 
-    may_be_zero: tuple[str, ...] = ("seed", "warmup")
+    may_be_zero: tuple[str, ...] = ("seed", "warmup", "drafts")
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
@@ -150,6 +150,9 @@ class StepConfig(InputConfig):
     factor: Swept[float] = None
     """Decode the most candidates T with (T + 1)(1 - p) below this, such as 1, for the smallest p of
     their largest probabilities (Fast-dLLM). It saves forward passes."""
+    frechet_bound: Swept[float] = None
+    """Decode the most candidates whose joint probability is, by the Fréchet inequality, above 1 - p
+    by more than this, such as 0.5, for the same p. It saves forward passes."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,18 @@ class DrawConfig(Config):
 class DecodeConfig(DrawConfig, StepConfig):
     """Settings of sampling that need no examples."""
 
+    remask_below: float | None = None
+    """Mask a decoded token again once its probability has fallen below this, such as 0.1. For methods
+    whose clean tokens see each other, as mdm and scdm."""
+    remask_every: int | None = None
+    """Mask the token that was decoded least surely again, after every step whose number this divides."""
+    extra_passes: int | None = None
+    """Passes that masking again may take, beyond one per token. Default: one more per token."""
+    t_max: float | None = None
+    """Temperature of the first step, instead of a constant one. It falls linearly with the share of
+    the tokens that is masked."""
+    t_min: float | None = None
+    """Temperature towards which it falls."""
     top_p: float | None = None
     """Nucleus sampling: sample from the smallest set of tokens with this probability. Default: 0.9
     for text, 1 for other tasks."""
@@ -176,6 +191,10 @@ class DecodeConfig(DrawConfig, StepConfig):
     confidence_noise: float | None = None
     """Scale of Gumbel noise on the log of the confidence, which falls to 0 over decoding
     (MaskGIT). For adaptive orders only. Default: 0."""
+    drafts: int | None = None
+    """Discarded predictions that the next pass verifies as drafts (speculative sampling): fewer
+    passes, and the distribution of one token per step. For esolm and ar-latents, left to right or
+    in a given order. Default: 0."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +206,7 @@ class SamplingConfig(DecodeConfig):
     relevant: those with the highest influence. Default: nearest."""
 
 
-SWEPT = ("candidates", "threshold", "entropy_bound", "factor", "latents")
+SWEPT = ("candidates", "threshold", "entropy_bound", "factor", "frechet_bound", "latents")
 """Settings of which an evaluation takes several values."""
 
 

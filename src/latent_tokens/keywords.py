@@ -36,13 +36,21 @@ class DecodingKeywords(TypedDict, total=False):
     latent_policy: PolicyName | Function | None
     refresh: bool
     temperature: float | None
+    t_max: float | None
+    t_min: float | None
     top_p: float | None
     off_distribution: bool
     confidence_noise: float | None
+    drafts: int | None
+    remask: Function
+    remask_below: float | None
+    remask_every: int | None
+    extra_passes: int | None
     select: Function | None
     threshold: Swept[float]
     entropy_bound: Swept[float]
     factor: Swept[float]
+    frechet_bound: Swept[float]
 
 
 class SamplingKeywords(DecodingKeywords, total=False):

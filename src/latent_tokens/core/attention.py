@@ -81,6 +81,13 @@ def clean_attends_to_masked(rule: Rule) -> bool:
     return bool((allowed & ~is_masked[:, :, None] & is_masked[:, None, :]).any())
 
 
+def clean_attends_to_clean(rule: Rule) -> bool:
+    """Return whether every clean slot attends to every clean one."""
+    allowed, is_masked = probe(rule)
+    either = is_masked[:, :, None] | is_masked[:, None, :]
+    return block_of(rule) is None and bool((allowed | either).all())
+
+
 def is_cacheable(rule: Rule, num_slots: int) -> bool:
     """Return whether no slot attends to a later one, and what a clean one attends to stays as it is.
 

@@ -13,8 +13,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import Registry, block_in, function_name, is_number, is_whole, refuse
+from latent_tokens.checks import (
+    Registry,
+    block_in,
+    check_int,
+    function_name,
+    is_number,
+    is_whole,
+    refuse,
+)
+from latent_tokens.core.attention import PROBED_SLOTS, clean_attends_to_clean, is_cacheable
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
+from latent_tokens.core.distribution import Temperature
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import (
@@ -27,8 +37,10 @@ from latent_tokens.core.order import (
     left_to_right,
 )
 from latent_tokens.core.policies import LatentPolicy, nearest, random
+from latent_tokens.core.remasking import Remask, remask_from
 from latent_tokens.core.selection import (
     ONE_TOKEN,
+    RULES,
     EntropyBound,
     FixedCount,
     Partition,
@@ -80,7 +92,8 @@ class Decoding:
     """Settings of sampling, explained in docs/concepts.md. Raises ValueError for a value out of range.
 
     A built-in confidence, order or latent policy may be given by its name. `tokens_per_step`,
-    `threshold`, `entropy_bound` and `factor` are short for a `select`, and are None afterwards.
+    `threshold`, `entropy_bound`, `factor` and `frechet_bound` are short for a `select`, and are None
+    afterwards.
 
     Example:
         >>> Decoding(candidates=4, latents=8).latents
@@ -97,14 +110,26 @@ class Decoding:
     latent_policy: LatentPolicy | str = nearest  # which masked tokens are the n, and in what order
     refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
     temperature: float | int = 1.0  # 0 = argmax
+    # A temperature that falls linearly with the share of the tokens to decode that are masked
+    t_max: float | int | None = None  # of the first step
+    t_min: float | int | None = None  # that of the last step is just above
     top_p: float | int = 1.0  # sample from the smallest set of tokens with this much probability
     off_distribution: bool = False  # allow any n for a method whose n is fixed in training
     confidence_noise: float | int = 0  # scale of the Gumbel noise (D-41, annealed confidence noise)
     select: FixedCount | Selection = ONE_TOKEN  # how many candidates a step decodes
+    drafts: int = 0  # how many discarded predictions the next pass verifies (speculation.py)
     threshold: InitVar[float | int | None] = None  # short for select=Threshold(threshold)
     # Short for select=EntropyBound(entropy_bound)
     entropy_bound: InitVar[float | int | None] = None
     factor: InitVar[float | int | None] = None  # short for select=Factor(factor)
+    # Short for select=FrechetBound(frechet_bound)
+    frechet_bound: InitVar[float | int | None] = None
+    remask: Remask | None = None  # which decoded tokens a step masks again (core/remasking.py)
+    # Short for remask=BelowBound(remask_below)
+    remask_below: InitVar[float | int | None] = None
+    remask_every: InitVar[int | None] = None  # short for remask=LeastConfident(remask_every)
+    # Passes beyond one per token that remasking may take; None: as many as there are tokens
+    extra_passes: int | None = None
 
     def __post_init__(
         self,
@@ -112,10 +137,14 @@ class Decoding:
         threshold: float | int | None,
         entropy_bound: float | int | None,
         factor: float | int | None,
+        frechet_bound: float | int | None,
+        remask_below: float | int | None,
+        remask_every: int | None,
     ) -> None:
         """Resolve names and short forms, check each setting, then those that exclude each other."""
         check_count("candidates", self.candidates, least=1)
         check_count("latents", self.latents, least=0)
+        check_int("drafts", self.drafts, 0)
         resolve_names(self)
         given = ONE_TOKEN if self.select is None else self.select
         functions = {"confidence": "margin", "latent_policy": "random", "order": "given(schedule)"}
@@ -127,11 +156,24 @@ class Decoding:
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < float("inf"):
                 raise ValueError(f"{name}={value!r}: must be 0 or more, and finite")
+        check_schedule(self)
         if not is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p!r}: must be above 0 and at most 1")
-        values = {"threshold": threshold, "entropy_bound": entropy_bound, "factor": factor}
-        object.__setattr__(self, "select", rule_from(given, tokens_per_step, values))
+        values = (threshold, entropy_bound, factor, frechet_bound)
+        rules = dict(zip(RULES, values, strict=True))
+        object.__setattr__(self, "select", rule_from(given, tokens_per_step, rules))
         check_selection(self)
+        object.__setattr__(self, "remask", remask_from(self.remask, remask_below, remask_every))
+        check_remasking(self)
+
+    def temperature_at(
+        self, num_masked: Int[Tensor, "*N"], num_to_decode: Int[Tensor, "*N"]
+    ) -> Temperature:
+        """Return the temperature of steps: `t_min` + (`t_max` - `t_min`) times the share still masked."""
+        if self.t_max is None or self.t_min is None:
+            return self.temperature
+        share = num_masked.double() / num_to_decode
+        return (self.t_min + (self.t_max - self.t_min) * share)[..., None]
 
     @property
     def policy(self) -> LatentPolicy:
@@ -144,6 +186,45 @@ class Decoding:
         if self.confidence is not None:
             return cast(Confidence, self.confidence)
         return entropy if isinstance(bare_rule(self.select), EntropyBound) else top_prob
+
+
+def check_schedule(decoding: Decoding) -> None:
+    """Raise ValueError unless both ends of a falling temperature are set, and no constant one is."""
+    t_max, t_min = decoding.t_max, decoding.t_min
+    if t_max is None and t_min is None:
+        return
+    setting = f"t_max={t_max} with t_min={t_min}"
+    if not (is_number(t_max) and is_number(t_min) and 0 <= t_min < t_max < float("inf")):
+        refuse(setting, "the temperature falls from t_max to t_min", "t_max=0.8, t_min=0.4")
+    if decoding.temperature != 1:
+        refuse(
+            f"temperature={decoding.temperature} with t_max={t_max}",
+            "it is constant",
+            "one of them",
+        )
+
+
+def check_remasking(decoding: Decoding) -> None:
+    """Raise ValueError if a setting of remasking is out of range, or another setting excludes it."""
+    if decoding.extra_passes is not None:
+        check_int("extra_passes", decoding.extra_passes, 1)
+        if decoding.remask is None:
+            refuse(
+                f"extra_passes={decoding.extra_passes}",
+                "nothing is masked again",
+                "remask_below=0.1",
+            )
+    if decoding.remask is None:
+        return
+    if not callable(decoding.remask):
+        refuse(f"remask={decoding.remask}", "must be a function", "remask_below=0.1")
+    tokens = getattr(decoding.select, "tokens", 1)
+    excluded = {"confidence_noise": decoding.confidence_noise, "t_max": decoding.t_max}
+    excluded |= {"drafts": decoding.drafts, "tokens_per_step": callable(tokens) and tokens}
+    for name, value in excluded.items():
+        if value:
+            shown = function_name(value) if callable(value) else value
+            refuse(f"{name}={shown} with remask", "it follows the tokens left", "one of the two")
 
 
 def resolve_names(decoding: Decoding) -> None:
@@ -368,6 +449,10 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         if isinstance(select, FixedCount):
             rule = f"tokens_per_step={select.tokens}"
         refuse(f"{rule} {unsupported}", "it predicts one token per step", "tokens_per_step=1")
+    if decoding.drafts:
+        check_drafts(method, decoding)
+    if decoding.remask is not None:
+        check_remask_method(method)
     block, own = blocks_of(method, decoding), block_of(method.attention)
     if own not in (None, block):
         fix = f"order=blockwise({own})"
@@ -375,6 +460,36 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     if block is not None and isinstance(select, FixedCount) and callable(select.tokens):
         problem = "a partition does not end steps at blocks"
         refuse(f"tokens_per_step with blocks of {block}", problem, "a number")
+
+
+def check_drafts(method: Method, decoding: Decoding) -> None:
+    """Raise ValueError if a pass cannot verify several steps, or drafts do not suit a setting."""
+    setting = f"drafts={decoding.drafts}"
+    if method.readout != "in_place" or not is_cacheable(method.attention, PROBED_SLOTS):
+        problem = "its clean tokens attend to masked or later ones, so a pass verifies one step"
+        if method.readout == "shifted":
+            problem = "it has no latent predictions to draft with"
+        fix = "drafts=0, or an esolm or ar-latents model"
+        refuse(f"{setting} is not supported by {named(method)}", problem, fix)
+    order = order_of(method, decoding)
+    is_shuffled = is_refreshable(order) and decoding.refresh
+    if candidates_of(method, decoding) != 1 or block_of(order) is not None or is_shuffled:
+        fix = "order=left_to_right, or order=uniform with refresh=False"
+        refuse(setting, "drafts need an order that is fixed before the first step", fix)
+    if decoding.select != ONE_TOKEN:
+        refuse(
+            f"{setting} with {setting_of(decoding.select)}", "a step decodes one token", "drafts=0"
+        )
+    if decoding.policy is not nearest:
+        policy = f"latent_policy={function_name(decoding.policy)}"
+        refuse(f"{setting} with {policy}", "drafts are the next tokens", "latent_policy=nearest")
+
+
+def check_remask_method(method: Method) -> None:
+    """Raise ValueError if a clean token's own prediction does not depend on all other clean ones."""
+    if method.readout != "in_place" or not clean_attends_to_clean(method.attention):
+        problem = "its clean tokens do not attend to later ones"
+        refuse(f"remask is not supported by {named(method)}", problem, "a mdm or scdm model")
 
 
 def check_num_latents(method: Method, latents: Count | None, off_distribution: bool) -> None:

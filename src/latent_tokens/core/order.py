@@ -195,6 +195,28 @@ def promote(
     return order.gather(1, key[:, :length].argsort(dim=1))
 
 
+def demote(
+    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Bool[Tensor, "B L"]
+) -> Int[Tensor, "B L"]:
+    """Move chosen clean entries behind the other clean ones, before the masked ones.
+
+    It is the inverse of `promote`.
+
+    Args:
+        order: a permutation per row.
+        num_clean: the number of clean tokens.
+        chosen: entries of the order. Those that are not clean do not move.
+
+    Example:
+        >>> chosen = torch.tensor([[True, False, False, False]])
+        >>> demote(torch.tensor([[3, 0, 2, 1]]), torch.tensor([3]), chosen)
+        tensor([[0, 2, 3, 1]])
+    """
+    index = torch.arange(order.shape[1], device=order.device)
+    group = torch.where(index < num_clean[:, None], chosen.int(), 2)
+    return order.gather(1, group.argsort(dim=1, stable=True))
+
+
 def is_permutation(order: Tensor) -> bool:
     """Return whether each row of `order` names each of 0..L-1 exactly once."""
     index = torch.arange(order.shape[1], device=order.device)

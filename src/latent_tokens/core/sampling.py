@@ -6,12 +6,11 @@ the loop reads like the algorithm. `generate` of examples/minimal.py is its shor
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -25,26 +24,21 @@ from latent_tokens.core.confidence import (
 )
 from latent_tokens.core.decoding import Decoding, Generated, Step, follows_order, order_of
 from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.distribution import Nucleus, nucleus, sample_tokens
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import choose_latents
+from latent_tokens.core.remasking import Decoded, Remask, chosen, probabilities_by_position
 from latent_tokens.core.selection import FixedCount, select
-from latent_tokens.core.state import PlannedStep, Planner, State, start
-
-LOGIT_ATOL = 1e-5  # logits of tokens that differ by less are equal at temperature 0 (D-43, ties)
+from latent_tokens.core.speculation import check_on_step, reference_step_logits, speculate
+from latent_tokens.core.state import PlannedStep, Planner, State, Stop, start, write_tokens
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
 """(step, tokens of its rows, their layout) -> the candidates' logits in float64.
 
 The tokens are MASK where masked. A row with fewer candidates repeats its last.
 """
-
-
-Nucleus = Callable[[Float[Tensor, "A T V"], float], Float[Tensor, "A T V"]]
-"""(probabilities, top_p) -> those of the nucleus, 0 for all others."""
-Stop = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"]], bool]
-"""(rows, their tokens after a step, MASK where masked) -> whether the decoding of these rows ends."""
 
 
 def generate(
@@ -80,10 +74,77 @@ def generate(
             not finite.
     """
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
-    every_slot = partial(reference_logits, net, method)
     every_row = torch.arange(len(tokens), device=tokens.device)
-    decode(net, method, decoding, state, every_row, every_slot, nucleus, on_step, stop)
+    if decoding.drafts:
+        check_on_step(decoding, on_step)
+        every_step = partial(reference_step_logits, net, method)
+        speculate(method, decoding, state, every_row, every_step, nucleus, stop)
+        return finish(state)
+    every_slot = partial(reference_logits, net, method)
+    loop = decode if decoding.remask is None else decode_and_remask
+    loop(net, method, decoding, state, every_row, every_slot, nucleus, on_step, stop)
     return finish(state)
+
+
+@torch.no_grad()
+def decode_and_remask(
+    net: Denoiser,
+    method: Method,
+    decoding: Decoding,
+    state: State,
+    rows: Int[Tensor, " R"],
+    candidate_logits: CandidateLogits,
+    nucleus: Nucleus,
+    on_step: Callable[[Step], None] | None = None,
+    stop: Stop | None = None,
+) -> None:
+    """Decode these rows to their end, and after each step mask again what `decoding.remask` says.
+
+    Arguments are those of `decode`, which takes the steps one by one. `on_step` is called before
+    tokens go back, `stop` after it.
+    """
+    refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
+    given, to_decode = state.num_clean.clone(), state.num_masked
+    extra = to_decode if decoding.extra_passes is None else decoding.extra_passes
+    most_passes = to_decode + extra
+    state.sizes = state.sizes[:, :1].expand(-1, int(most_passes.max()) + 1)
+    then = torch.ones(state.tokens.shape, dtype=torch.float64, device=rows.device)
+    while (state.num_masked[rows] > 0).any():
+        steps: list[Step] = []
+        one_step = (steps.append, lambda *_: True)
+        decode(net, method, decoding, state, rows, candidate_logits, nucleus, *one_step)
+        (step,) = steps
+        some, layout = step.rows, step.layout
+        tokens, order = state.tokens[some], state.order[some]
+        clean = state.num_clean[some, None]
+        if on_step is not None:
+            on_step(step)
+
+        # The probability of each token, by this pass and when it was decoded.
+        shown = (step.probabilities, layout.positions, layout.shown)
+        now = probabilities_by_position(*shown, tokens, then[some])
+        entry = torch.arange(order.shape[1], device=rows.device)
+        is_new = (entry == step.chosen[:, :, None]).any(1)  # (A, L): of each position
+        then[some] = torch.where(is_new, now, then[some])
+
+        # Mask again what the rule says, as far as passes are left to decode it.
+        seen = Decoded(
+            order,
+            tokens.gather(1, order),
+            then=then[some].gather(1, order),
+            now=now.gather(1, order),
+            number=state.steps[some],
+            is_decoded=(entry >= given[some, None]) & (entry < clean),
+        )
+        left = most_passes[some] - state.steps[some] - state.num_masked[some]
+        back = chosen(cast(Remask, decoding.remask), seen, left)
+        state.mask_again(some, back, net.mask_id)
+        if refresh:
+            moved = some[back.any(1)]
+            keys = state.streams.uniform(moved, state.num_masked[moved])
+            state.order[moved] = shuffle(state.order[moved], state.num_clean[moved], keys)
+        if stop is not None and stop(some, state.tokens[some]):
+            return
 
 
 @torch.no_grad()
@@ -138,7 +199,9 @@ def decode(
         picks, plan = choose(step, decoding, plan, num_to_decode)  # (A, T)
         host, counts = plan.host, plan.on_device  # a rule has decided how many
         noise = uniform(host.rows, host.count)
-        drawn = sample_tokens(logits, picks, decoding, noise, nucleus)  # (A, T)
+        left = counts.num_masked[:, None], num_to_decode[counts.rows, None]
+        temperature = decoding.temperature_at(*left)
+        drawn = sample_tokens(logits, picks, temperature, decoding.top_p, noise, nucleus)  # (A, T)
         entries = counts.num_clean[:, None] + picks
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
@@ -194,19 +257,6 @@ def reference_logits(
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
 
 
-def write_tokens(
-    tokens: Int[Tensor, "A L"],
-    positions: Int[Tensor, "A T"],
-    drawn: Int[Tensor, "A T"],
-    is_decoded: Bool[Tensor, "A T"],
-) -> Int[Tensor, "A L"]:
-    """Return the tokens with those that are decoded at their positions."""
-    # The others go to an extra column, which is cut off.
-    length = tokens.shape[1]
-    positions = positions.masked_fill(~is_decoded, length)
-    return F.pad(tokens, (0, 1)).scatter(1, positions, drawn)[:, :length]
-
-
 def confidence_of_step(
     decoding: Decoding, plan: PlannedStep, num_to_decode: Int[Tensor, " B"], draw: Draw
 ) -> tuple[Confidence, float]:
@@ -220,55 +270,3 @@ def confidence_of_step(
     counts = plan.on_device
     share_left = (counts.num_masked - counts.count).double() / num_to_decode[counts.rows]
     return annealed(decoding.ranking, decoding.confidence_noise * share_left, draw()), 0.0
-
-
-def nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
-    """Return the probabilities of the smallest set of tokens with at least `top_p` of them, 0 for all others.
-
-    Of equally probable tokens those of smaller id come first.
-    """
-    ranked = probabilities.sort(dim=-1, descending=True).values
-    beyond = ranked.cumsum(-1) - ranked >= top_p
-    least = ranked.gather(-1, (~beyond).sum(-1, keepdim=True) - 1)
-    return above(probabilities, least, (~beyond & (ranked == least)).sum(-1, keepdim=True))
-
-
-def above(
-    probabilities: Float[Tensor, "A T V"],
-    least: Float[Tensor, "A T 1"],
-    num_ties: Int[Tensor, "A T 1"],
-) -> Float[Tensor, "A T V"]:
-    """Return the probabilities above the least one, and as many of those equal to it, 0 for all others."""
-    ties = probabilities == least
-    inside = (probabilities > least) | (ties & (ties.cumsum(-1) <= num_ties))
-    return torch.where(inside, probabilities, 0.0)
-
-
-def sample_tokens(
-    logits: Float[Tensor, "A K V"],
-    picks: Int[Tensor, "A T"],
-    decoding: Decoding,
-    noise: Float[Tensor, "A T"],
-    nucleus: Nucleus = nucleus,
-) -> Int[Tensor, "A T"]:
-    """Sample a token for each pick by inverse CDF, at temperature 0 the argmax (D-18, token sampling).
-
-    Raises:
-        ValueError: the logits are not finite.
-    """
-    if logits.shape[1] > 1:
-        logits = logits.gather(1, picks[:, :, None].expand(-1, -1, logits.shape[-1]))  # (A, T, V)
-    largest = logits.amax(-1, keepdim=True)
-    if not math.isfinite(largest.sum()):  # as it is if one of them is not
-        raise ValueError(
-            "net: its logits are not finite. Its weights have diverged, or are corrupt"
-        )
-    if decoding.temperature == 0:
-        return (logits >= largest - LOGIT_ATOL).byte().argmax(-1)  # of equal ones the lowest id
-    if decoding.temperature != 1:
-        logits = (logits - largest) / decoding.temperature
-    probabilities = logits.softmax(-1)
-    if decoding.top_p < 1:
-        probabilities = nucleus(probabilities, decoding.top_p)
-    cdf = probabilities.cumsum(-1)
-    return torch.searchsorted(cdf / cdf[..., -1:], noise[..., None], right=True).squeeze(-1)

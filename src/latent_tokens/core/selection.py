@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.checks import check_int, check_min, is_whole, refuse
@@ -128,19 +128,47 @@ class Factor:
 
     def __call__(self, step: Candidates) -> Int[Tensor, " A"]:
         """Return how many candidates are kept."""
-        probability = step.score(top_prob).masked_fill(~step.is_candidate, -torch.inf)
-        if step.in_order:
-            probability = probability.cummin(1).values
-        else:
-            probability = probability.sort(1, descending=True).values
-        count = torch.arange(1, probability.shape[1] + 1, device=probability.device)
-        return ((count + 1) * (1 - probability) < self.factor).sum(1)
+        least = ranked_probabilities(step).cummin(1).values
+        count = torch.arange(1, least.shape[1] + 1, device=least.device)
+        return ((count + 1) * (1 - least) < self.factor).sum(1)
 
 
-RULES: dict[str, type[Threshold | EntropyBound | Factor]] = {
+@dataclass(frozen=True)
+class FrechetBound:
+    """The rule that keeps the most candidates whose joint probability surely is above that of a mistake.
+
+    The Fréchet inequality bounds the joint probability of T tokens from below by max(0, sum(p) - T +
+    1). It must exceed 1 - p, for the smallest p of their largest probabilities, by more than `bound`
+    (arXiv 2606.02955). At 1 it keeps one token per step. Equal probabilities give `Factor(1 - bound)`.
+
+    Example:
+        >>> Decoding(candidates="all", frechet_bound=0.5).select
+        FrechetBound(bound=0.5)
+    """
+
+    bound: float | int
+
+    def __post_init__(self) -> None:
+        check_min("frechet_bound", self.bound, 0)
+
+    def __call__(self, step: Candidates) -> Int[Tensor, " A"]:
+        """Return how many candidates are kept."""
+        probability = ranked_probabilities(step)
+        joint = (1 - (1 - probability).cumsum(1)).clamp(min=0)  # sum(p) - T + 1
+        return (joint - (1 - probability.cummin(1).values) > self.bound).sum(1)
+
+
+def ranked_probabilities(step: Candidates) -> Float[Tensor, "A K"]:
+    """Return the candidates' largest probabilities in the order of decoding, and -inf after the last."""
+    probability = step.score(top_prob).masked_fill(~step.is_candidate, -torch.inf)
+    return probability if step.in_order else probability.sort(1, descending=True).values
+
+
+RULES: dict[str, type[Threshold | EntropyBound | Factor | FrechetBound]] = {
     "threshold": Threshold,
     "entropy_bound": EntropyBound,
     "factor": Factor,
+    "frechet_bound": FrechetBound,
 }
 """The rules by the setting that is short for one."""
 

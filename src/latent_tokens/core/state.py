@@ -7,12 +7,14 @@ the predictions it reads one number per row and step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -26,11 +28,13 @@ from latent_tokens.core.decoding import (
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import block_ends, block_of, check_blocks, first_order
+from latent_tokens.core.order import block_ends, block_of, check_blocks, demote, first_order
 from latent_tokens.core.policies import PolicyInput
 from latent_tokens.core.selection import AtMost, FixedCount, sizes_of_steps
 
 Array = Tensor | np.ndarray
+Stop = Callable[[Int[Tensor, " A"], Int[Tensor, "A L"]], bool]
+"""(rows, their tokens after a step, MASK where masked) -> whether the decoding of these rows ends."""
 
 
 class Streams:
@@ -101,6 +105,16 @@ class State:
         self.num_clean[rows] += count
         self.steps[rows] += 1
         self.processed[rows] += num_shown
+
+    def mask_again(
+        self, rows: Int[Tensor, " A"], chosen: Bool[Tensor, "A L"], mask_id: int
+    ) -> None:
+        """Mask some decoded entries of the order of some rows."""
+        order = self.order[rows]
+        by_position = torch.zeros_like(chosen).scatter(1, order, chosen)
+        self.tokens[rows] = self.tokens[rows].masked_fill(by_position, mask_id)
+        self.order[rows] = demote(order, self.num_clean[rows], chosen)
+        self.num_clean[rows] -= chosen.sum(1)
 
 
 def start(
@@ -182,6 +196,19 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
         fix = f"Use 0-{end - 1}, or set known to false there."
         raise ValueError(f"{setting} is not in the vocabulary. {fix}")
     method.check_known(known)
+
+
+def write_tokens(
+    tokens: Int[Tensor, "A L"],
+    positions: Int[Tensor, "A T"],
+    drawn: Int[Tensor, "A T"],
+    is_decoded: Bool[Tensor, "A T"],
+) -> Int[Tensor, "A L"]:
+    """Return the tokens with those that are decoded at their positions."""
+    # The others go to an extra column, which is cut off.
+    length = tokens.shape[1]
+    positions = positions.masked_fill(~is_decoded, length)
+    return F.pad(tokens, (0, 1)).scatter(1, positions, drawn)[:, :length]
 
 
 class Counts(NamedTuple):

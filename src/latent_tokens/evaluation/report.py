@@ -95,6 +95,11 @@ def variant_in_words(row: Mapping[str, Any]) -> str:
     for name, label in (("temperature", "temperature"), ("top_p", "top-p")):
         if row.get(name, 1) != 1:
             words.append(f"{label} {row[name]:g}")
+    for name in ("remask_below", "remask_every", "remask"):
+        if name in row:
+            words.append(f"{name.replace('_', ' ')} {row[name]}")
+    if "t_max" in row:
+        words.append(f"temperature {row['t_max']:g} to {row['t_min']:g}")
     if row.get("latent_policy", "nearest") != "nearest":
         words.append(f"{row['latent_policy']} latents")
     if not row.get("refresh", True):
@@ -104,8 +109,8 @@ def variant_in_words(row: Mapping[str, Any]) -> str:
 
 def selection_in_words(row: Mapping[str, Any]) -> str:
     """Return how many tokens a step decodes, empty for one."""
-    names = {"threshold": "threshold", "entropy_bound": "entropy bound", "factor": "factor"}
-    words = [f"{word} {row[name]:g}" for name, word in names.items() if name in row]
+    names = ("threshold", "entropy_bound", "factor", "frechet_bound")
+    words = [f"{name.replace('_', ' ')} {row[name]:g}" for name in names if name in row]
     if "select" in row:
         words.append(row["select"])
     if "tokens_per_step" in row:
@@ -126,10 +131,11 @@ def setting(row: Row) -> tuple[str, str, int | str]:
 
 
 def order_in_words(row: Mapping[str, Any]) -> str:
-    """Return the order of a row as people read it, with the scale of the noise on its confidence."""
+    """Return the order of a row as people read it, its noise and drafts."""
     order = ORDER_NAMES.get(row["order"], row["order"])
-    noise = row.get("confidence_noise")
-    return f"{order}, noise {noise:g}" if noise else order
+    noise, drafts = row.get("confidence_noise"), row.get("drafts")
+    order = f"{order}, noise {noise:g}" if noise else order
+    return f"{order}, {drafts} drafts" if drafts else order
 
 
 def figure(

@@ -26,8 +26,16 @@ class Row(TypedDict, total=False):
     threshold: float  # with these, predictions decide how many tokens a step decodes
     entropy_bound: float
     factor: float
+    frechet_bound: float
     select: str  # the name of your own rule of selection
     confidence_noise: float  # scale of the Gumbel noise, if it is not 0
+    t_max: float  # the temperature falls from it
+    t_min: float  # to this
+    drafts: int  # that a pass verifies, if there are any
+    remask_below: float
+    remask_every: int
+    remask: str  # the name of your own rule
+    extra_passes: int  # that remasking may take
     off_distribution: bool  # true if n leaves out masked tokens that each input had in training
     protocol: str  # that set the candidates and the samples: "paper"
 

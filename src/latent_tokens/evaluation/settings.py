@@ -23,6 +23,7 @@ from latent_tokens.core.decoding import (
 )
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, block_of
+from latent_tokens.core.remasking import short_form_of_remask
 from latent_tokens.core.selection import RULES, AtMost, FixedCount, bare_rule, short_form
 from latent_tokens.evaluation.rows import Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
@@ -31,6 +32,11 @@ from latent_tokens.tasks import Language, Task, Text, Zebra
 
 NONE: Mapping[str, Any] = MappingProxyType({})
 SELECTIONS = tuple(RULES)
+AS_THEY_ARE = (
+    *("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS),
+    *("t_max", "t_min", "remask_below", "remask_every", "extra_passes"),
+)
+"""The settings of a `Decoding` that are those of a config."""
 
 
 def default_order(method: Method, task: Language) -> str:
@@ -116,17 +122,19 @@ def decoding_for(
     check_candidates(method, length, **counts, follows=order if follows else None)
 
     # Add the defaults of the task.
-    names = ("latents", "tokens_per_step", "refresh", "off_distribution", *SELECTIONS)
     settings = {
-        **{name: getattr(config, name) for name in names},
+        **{name: getattr(config, name) for name in AS_THEY_ARE},
         "candidates": k,
         "order": schedule_of(order, method),
         "confidence": None if "order" in functions else CONFIDENCES.get(order),
         "confidence_noise": config.confidence_noise or 0,
+        "drafts": config.drafts or 0,
     }
     for name in ("temperature", "top_p"):
         value = getattr(config, name)
         settings[name] = getattr(task, name, 1.0) if value is None else value
+    if config.t_max is not None and config.temperature is None:
+        settings["temperature"] = 1.0  # not the task's
     return Decoding(**{**settings, **functions})
 
 
@@ -194,7 +202,8 @@ def for_puzzles(method: Method, config: SamplingConfig) -> SamplingConfig:
     latents = config.latents
     if latents is None and method.latent_control != "none" and config.candidates != "all":
         latents = "all"
-    temperature = 0.0 if config.temperature is None else config.temperature
+    is_set = config.temperature is not None or config.t_max is not None
+    temperature = config.temperature if is_set else 0.0
     return replace(config, latents=latents, temperature=temperature)
 
 
@@ -296,6 +305,14 @@ def row_settings(
         settings["select"] = function_name(rule)
     if decoding.confidence_noise:
         settings["confidence_noise"] = decoding.confidence_noise
+    if decoding.t_max is not None and decoding.t_min is not None:
+        settings |= {"t_max": decoding.t_max, "t_min": decoding.t_min}
+    if decoding.drafts:
+        settings["drafts"] = decoding.drafts
+    if decoding.remask is not None:
+        settings |= cast(Row, short_form_of_remask(decoding.remask))
+        if decoding.extra_passes is not None:
+            settings["extra_passes"] = decoding.extra_passes
     if is_off_distribution(method, decoding.latents):
         settings["off_distribution"] = True
     return settings

@@ -211,8 +211,8 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         candidates: in generation, the number of candidates (k), "all" or "growing": the most
             confident one is decoded. None is 1, the next token of the order, and 8 for a rule.
         tokens_per_step: in generation, the tokens decoded per step, of a rule the most. None is 1.
-        threshold, entropy_bound, factor: in generation, decode every candidate of which the network
-            is sure, as `Decoding` does.
+        threshold, entropy_bound, factor, frechet_bound: in generation, decode every candidate of
+            which the network is sure, as `Decoding` does.
         orders: the number of random orders of a continuation. None is 4.
         suffix: the number of masked positions after a continuation, which are latent tokens only.
             None is n, so that its last token has n latent tokens too. For "all" it is 0, or what a
@@ -247,6 +247,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         threshold: float | None = None,
         entropy_bound: float | None = None,
         factor: float | None = None,
+        frechet_bound: float | None = None,
         orders: int | None = None,
         suffix: int | None = None,
         seed: int = 0,
@@ -270,6 +271,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             "threshold": threshold,
             "entropy_bound": entropy_bound,
             "factor": factor,
+            "frechet_bound": frechet_bound,
         }
         self.generation = {name: value for name, value in generation.items() if value is not None}
         if not self.generation.keys() & {*SELECTIONS}:

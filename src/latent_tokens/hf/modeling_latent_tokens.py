@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, Unpack, cast, get_type_hints
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
+    GenerationConfig,
     PretrainedConfig,
     PreTrainedModel,
 )
@@ -25,7 +26,7 @@ from transformers.utils.generic import ModelOutput
 
 from latent_tokens.checkpoints.files import check_fingerprint, check_real, find, read_tensor_file
 from latent_tokens.checkpoints.hub import fetch
-from latent_tokens.checks import changed
+from latent_tokens.checks import changed, refuse
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.core.denoiser import exclude_mask_token
@@ -40,6 +41,11 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.tasks import TASKS, Language, Text
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
+GENERATION = "generation_config.json"
+IGNORED_BY_GENERATE = {
+    *("transformers_version", "bos_token_id", "eos_token_id", "pad_token_id", "use_cache"),
+    "_from_model_config",
+}
 PREFIX = "net."  # of the names of weights in the class, which a directory does not have
 FINGERPRINT_TOLERANCE = {torch.float32: 1e-2, torch.float16: 0.1, torch.bfloat16: 0.5}
 
@@ -133,6 +139,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             check_fingerprint(model.net, stored, folder, tolerance)
         model.config.update(for_transformers(model.net))
         model.net.folder = folder.absolute()
+        if (folder / GENERATION).is_file():
+            model.generation_config = GenerationConfig.from_pretrained(folder)
         return cast(Self, (model, info) if with_loading_info else model)
 
     def load_state_dict(
@@ -176,6 +184,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             net = deepcopy(net)
             net.load_state_dict(weights)
         save_pretrained(net, save_directory, dtype=dtype, license=license)
+        if self.generation_config is not None:
+            self.generation_config.save_pretrained(save_directory)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""
@@ -238,6 +248,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     def generate(
         self,
         input_ids: Tensor,
+        generation_config: GenerationConfig | None = None,
         *,
         attention_mask: Tensor | None = None,
         on_step: Callable[[Step], None] | None = None,
@@ -250,11 +261,14 @@ class LatentTokensForMaskedLM(PreTrainedModel):
 
         Args:
             input_ids: tokens and MASK (B, L).
+            generation_config: settings, which `settings` replace. None is `model.generation_config`,
+                which generation_config.json in a model's directory sets.
             attention_mask: 0 at padding (B, L), at the end of a row.
             on_step: called after each step with its `Step`.
             **settings: latent_policy and any option of `latent-tokens sample`: latents, candidates,
-                order, tokens_per_step, threshold, entropy_bound, factor, temperature, top_p, seed,
-                refresh, confidence_noise and off_distribution.
+                order, tokens_per_step, threshold, entropy_bound, factor, frechet_bound, temperature,
+                top_p, t_max, t_min, seed, refresh, confidence_noise, drafts, remask_below,
+                remask_every, extra_passes and off_distribution.
 
         Raises:
             ValueError: a setting is out of range or not supported by the method.
@@ -263,10 +277,35 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             >>> model.generate(input_ids, latents=4, candidates=8).forward_passes
             36
         """
-        config = changed(SamplingConfig(), settings)
+        stored = self.generation_config if generation_config is None else generation_config
+        given: dict[str, Any] = {} if stored is None else settings_of(stored)
+        config = changed(SamplingConfig(), {**given, **settings})
         net, task = self.net, known_task(self.config)
         decoding = decoding_with_policy(net, net.method, task, config)
         return decode_masked(net, input_ids, attention_mask, decoding, config.seed, on_step)
+
+
+def settings_of(config: GenerationConfig) -> dict[str, Any]:
+    """Return the settings of sampling that a generation config of transformers sets.
+
+    Its names are ours, and those of transformers with a meaning here: `do_sample`, and the entropy
+    bound of `sampler_config`, which takes all candidates.
+
+    Raises:
+        ValueError: it sets what has no meaning here, such as the number of beams.
+    """
+    given = {name: value for name, value in config.to_diff_dict().items() if value is not None}
+    known = get_type_hints(SamplingKeywords).keys()
+    settings = {name: given.pop(name) for name in known & given.keys()}
+    if given.pop("do_sample", True) is False:
+        settings["temperature"] = 0.0
+    sampler = given.pop("sampler_config", {})
+    if "entropy_bound" in sampler:
+        settings = {"candidates": "all", **settings, "entropy_bound": sampler["entropy_bound"]}
+    for name in given.keys() - IGNORED_BY_GENERATE:
+        use = "latents, candidates, order, temperature or top_p"
+        refuse(f"{name}={given[name]} in the generation config", "it has no meaning here", use)
+    return settings
 
 
 AutoConfig.register(LatentTokensConfig.model_type, LatentTokensConfig, exist_ok=True)

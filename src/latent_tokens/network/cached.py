@@ -14,6 +14,7 @@ from latent_tokens.core.attention import agree, causal, dense_mask
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of
+from latent_tokens.core.speculation import StepsInOne
 from latent_tokens.core.state import PlannedStep
 from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last
 from latent_tokens.network.transformer import (
@@ -39,6 +40,7 @@ class CachedLogits:
         rows: the rows to decode.
         order: the first order of each row.
         table: the first layer's projections, or None.
+        num_slots: the largest number of slots of an input, by default the length.
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class CachedLogits:
         rows: Int[Tensor, " R"],
         order: Int[Tensor, "R L"],
         table: Float[Tensor, "T W"] | None,
+        num_slots: int | None = None,
     ) -> None:
         self.net = net
         self.method = method
         self.length = order.shape[1]
+        self.num_slots = self.length if num_slots is None else num_slots
         self.table = table
         block = block_of(method.attention)
         # Steps rearrange an order within its blocks: the first order tells the block of an entry.
@@ -92,6 +96,36 @@ class CachedLogits:
         return self.forward(
             ids.gather(1, at), layout.positions.gather(1, at), at, stop, mask, chosen
         )
+
+    def of_steps(
+        self, steps: StepsInOne, tokens: Int[Tensor, "A L"], rows: Int[Tensor, " A"]
+    ) -> Float[Tensor, "A G W V"]:
+        """Return the logits of the masked slots of several steps (a `speculation.StepLogits`).
+
+        The clean slots of the pass before are cached up to the token that it drew last, which
+        takes the place of a draft.
+        """
+        host_rows = rows.cpu().numpy()
+        if len(host_rows) < len(self.rows):
+            self.keep(host_rows)
+        num_masked = int((steps.step >= 0).sum())
+        count = (steps.shown & (steps.step < 0)).sum(1).cpu().numpy()  # of clean slots
+        num_clean = steps.num_clean[:, -num_masked].cpu().numpy()  # of the first step
+        if self.cache is not None:
+            self.cached = num_clean - 1
+        new = count - self.cached
+        rank = np.minimum(np.arange(new.max()), np.maximum(new - 1, 0)[:, None])
+        masked = np.arange(len(steps.step) - num_masked, len(steps.step))
+        slots = np.hstack([self.cached[:, None] + rank, np.tile(masked, (len(new), 1))])
+        at = torch.from_numpy(slots).to(tokens.device, non_blocking=True)
+        is_masked = np.arange(slots.shape[1]) >= rank.shape[1]
+        chosen = indices(np.tile(is_masked, (len(new), 1)), tokens.device)
+        mask = steps.mask(self.method.attention, at)[:, None]
+        ids = steps.ids(tokens, self.net.mask_id).gather(1, at)
+        positions = steps.positions.gather(1, at)
+        logits = self.forward(ids, positions, at, len(steps.step), mask, chosen).double()
+        logits[:, self.net.mask_id :] = -torch.inf
+        return logits.view(len(new), steps.num_steps, -1, logits.shape[-1])
 
     def final_slots(self, plan: PlannedStep) -> Any:
         """Return how many of each row's first slots keep their keys and values after this step."""
@@ -170,7 +204,7 @@ class CachedLogits:
         """Write a layer's new keys and values, and return those of all its slots, (A, H, L, C) each."""
         if self.cache is None:  # at the first step, when the precision of the network is known
             _, batch, heads, _, channels = keys_and_values.shape
-            shape = (len(self.layers), 2, batch, heads, self.length, channels)
+            shape = (len(self.layers), 2, batch, heads, self.num_slots, channels)
             self.cache = keys_and_values.new_zeros(shape)
         layer = self.cache[number]
         if isinstance(new, slice):

@@ -22,8 +22,15 @@ from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, sup
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.order import block_of
-from latent_tokens.core.sampling import CandidateLogits, Stop, decode, finish, reference_logits
-from latent_tokens.core.state import PlannedStep, State, start
+from latent_tokens.core.sampling import (
+    CandidateLogits,
+    decode,
+    decode_and_remask,
+    finish,
+    reference_logits,
+)
+from latent_tokens.core.speculation import check_on_step, reference_step_logits, speculate
+from latent_tokens.core.state import PlannedStep, State, Stop, start
 from latent_tokens.keywords import DecodingKeywords
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
@@ -97,22 +104,44 @@ def generate(
     state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
     others = (fast_nucleus, on_step, stop)
-    cached = own_cache(inner, method, length, every_row)
+    loop = decode if decoding.remask is None else decode_and_remask
+    if decoding.drafts:
+        check_on_step(decoding, on_step)
+    cached = None if decoding.drafts else own_cache(inner, method, length, every_row)
     if cached is not None:
         with torch.inference_mode():
-            decode(inner, method, decoding, state, every_row, cached, *others)
+            loop(inner, method, decoding, state, every_row, cached, *others)
     elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
         with torch.inference_mode(), packed_weights():
             table = qkv_table(inner, *tokens.shape)
             for part in microbatches(inner, method, state, decoding):
-                fast = FastCandidateLogits(inner, method, part, state.order[part], table)
-                decode(inner, method, decoding, state, part, fast, *others)
+                order = state.order[part]
+                if decoding.drafts:
+                    slots = most_slots(method, decoding, length)
+                    cache = CachedLogits(inner, method, part, order, table, slots)
+                    speculate(method, decoding, state, part, cache.of_steps, fast_nucleus, stop)
+                else:
+                    fast = FastCandidateLogits(inner, method, part, order, table)
+                    loop(inner, method, decoding, state, part, fast, *others)
     else:
         check_once(inner, method, length)
         whole = as_denoiser(net)
-        every_slot = partial(reference_logits, whole, method)
-        decode(whole, method, decoding, state, every_row, every_slot, *others)
+        if decoding.drafts:
+            every_step = partial(reference_step_logits, whole, method)
+            speculate(method, decoding, state, every_row, every_step, fast_nucleus, stop)
+        else:
+            every_slot = partial(reference_logits, whole, method)
+            loop(whole, method, decoding, state, every_row, every_slot, *others)
     return finish(state)
+
+
+def most_slots(method: Method, decoding: Decoding, length: int) -> int:
+    """Return the largest number of slots of an input: the length, and the masked slots of its drafts."""
+    if not decoding.drafts:
+        return length
+    latents = method.default_latents if decoding.latents is None else decoding.latents
+    n = min(latents, length) if isinstance(latents, int) else length
+    return length + (decoding.drafts + 1) * (max(n, decoding.drafts) + 1)
 
 
 def own_cache(
@@ -151,7 +180,7 @@ def microbatches(
         k = min(max(candidates, largest_step), length)
     if is_cacheable(method.attention, length):
         # Keys and values are cached, so a step computes the same number of slots in every row.
-        slots = state.lengths
+        slots = state.lengths + (most_slots(method, decoding, length) - length)
     elif isinstance(latents, int):
         slots = state.num_clean + state.num_masked.clamp(max=min(k + latents, length))
     else:

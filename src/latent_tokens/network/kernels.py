@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from latent_tokens.configs import Precision, PrecisionSetting
-from latent_tokens.core.sampling import above, nucleus
+from latent_tokens.core.distribution import above, nucleus
 from latent_tokens.progress import CONSOLE
 
 # Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.

@@ -32,7 +32,8 @@ OF_TRAINING = (
 OF_EVALUATION = (
     "latents", "candidates", "threshold", "entropy_bound", "factor", "order", "tokens_per_step",
     "latent_policy", "num_samples", "seed", "batch_size", "temperature", "top_p", "refresh",
-    "precision", "protocol", "off_distribution", "confidence_noise",
+    "precision", "protocol", "off_distribution", "confidence_noise", "drafts", "frechet_bound",
+    "t_max", "t_min", "remask_below", "remask_every", "extra_passes",
 )  # fmt: skip
 """The settings that a result depends on."""
 
@@ -44,7 +45,7 @@ OF_DATA = (
 """The settings that the examples of a data set depend on."""
 
 # False and 0 enter no hash
-ONLY_IF_SET = ("freeze_embeddings", "off_distribution", "confidence_noise")
+ONLY_IF_SET = ("freeze_embeddings", "off_distribution", "confidence_noise", "drafts")
 
 
 def training_content(config: TrainConfig) -> dict[str, Json]:

@@ -1,0 +1,167 @@
+"""Remasking: which decoded tokens become MASK again after a step, to be decoded once more.
+
+The order of a row is [clean | masked], so a token goes back by `demote`, the inverse of
+`promote`. A rule says which. The loop is `sampling.decode_and_remask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from latent_tokens.checks import check_int, check_min, function_name, refuse
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The tokens of A unfinished rows after a step, as a rule of remasking reads them.
+
+    Example:
+        >>> def doubtful(step: Decoded) -> torch.Tensor:
+        ...     return step.now < 0.1
+        >>> Decoding(remask=doubtful).remask is doubtful
+        True
+    """
+
+    order: Int[Tensor, "A L"]  # the positions: given, decoded, masked
+    tokens: Int[Tensor, "A L"]  # of these positions; MASK where masked
+    then: Float[Tensor, "A L"]  # the probability of the token when it was decoded
+    # The probability at the token's own slot in the pass of this step. Of a new token it is `then`
+    now: Float[Tensor, "A L"]
+    number: Int[Tensor, " A"]  # the steps that each row has taken
+    is_decoded: Bool[Tensor, "A L"]  # which entries may go back: neither given nor masked
+
+
+Remask = Callable[[Decoded], Bool[Tensor, "A L"]]
+"""step -> which of its decoded tokens become MASK. Of more than the budget allows, the least probable do."""
+
+
+@dataclass(frozen=True)
+class BelowBound:
+    """The rule that a token goes back if its probability has fallen below `probability`.
+
+    It is token-to-mask (arXiv 2604.18738). A new token stays, however improbable.
+
+    Example:
+        >>> Decoding(remask_below=0.1).remask
+        BelowBound(probability=0.1)
+    """
+
+    probability: float | int
+
+    def __post_init__(self) -> None:
+        check_min("remask_below", self.probability, 0)
+
+    def __call__(self, step: Decoded) -> Bool[Tensor, "A L"]:
+        """Return which tokens go back."""
+        return (step.now < self.probability) & (step.now < step.then)
+
+
+@dataclass(frozen=True)
+class LeastConfident:
+    """The rule that after every `steps`-th step the token that was decoded least surely goes back.
+
+    It ranks by the probability at the time of decoding, as the confidence schedule of ReMDM does
+    (Wang et al., 2025, arXiv 2503.00307), which draws the tokens by it.
+
+    Example:
+        >>> Decoding(remask_every=2).remask
+        LeastConfident(steps=2)
+    """
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        check_int("remask_every", self.steps, 2)
+
+    def __call__(self, step: Decoded) -> Bool[Tensor, "A L"]:
+        """Return which tokens go back."""
+        ranked = step.then.masked_fill(~step.is_decoded, torch.inf)
+        least = torch.zeros_like(step.is_decoded).scatter(1, ranked.argmin(1, keepdim=True), True)
+        return least & (step.number % self.steps == 0)[:, None]
+
+
+def demote(
+    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Bool[Tensor, "B L"]
+) -> Int[Tensor, "B L"]:
+    """Move chosen clean entries behind the others that are clean, before the masked ones.
+
+    Args:
+        order: a permutation per row.
+        num_clean: the number of clean tokens.
+        chosen: entries of the order. Those that are not clean do not move.
+
+    Example:
+        >>> demote(torch.tensor([[3, 0, 2, 1]]), torch.tensor([3]), torch.tensor([[1, 0, 0, 0]]).bool())
+        tensor([[0, 2, 3, 1]])
+    """
+    index = torch.arange(order.shape[1], device=order.device)
+    group = torch.where(index < num_clean[:, None], chosen.int(), 2)
+    return order.gather(1, group.argsort(dim=1, stable=True))
+
+
+def short_form_of_remask(rule: Remask) -> dict[str, float | int | str]:
+    """Return the setting that is short for a rule of remasking, or its name as `remask`."""
+    if isinstance(rule, BelowBound):
+        return {"remask_below": rule.probability}
+    if isinstance(rule, LeastConfident):
+        return {"remask_every": rule.steps}
+    return {"remask": function_name(rule)}
+
+
+def remask_from(rule: Remask | None, below: float | None, every: int | None) -> Remask | None:
+    """Return the rule of remasking: `rule`, or what one of its short forms says.
+
+    Raises:
+        ValueError: more than one is set.
+    """
+    short = {"remask_below": below, "remask_every": every, "remask": rule}
+    given = [f"{name}={value}" for name, value in short.items() if value is not None]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)}: use one of them")
+    if below is not None:
+        return BelowBound(below)
+    return rule if every is None else LeastConfident(every)
+
+
+def chosen(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool[Tensor, "A L"]:
+    """Return which tokens go back: those that the rule says, at most `most` of a row, the least probable.
+
+    Raises:
+        ValueError: the rule does not return a bool for each entry.
+    """
+    said = rule(step)
+    shape = step.tokens.shape
+    if not isinstance(said, Tensor) or said.dtype != torch.bool or said.shape != shape:
+        given = (
+            f"{tuple(said.shape)} of {said.dtype}" if isinstance(said, Tensor) else f"{said!r:.40}"
+        )
+        problem = f"returns {given}, not a bool for each of {tuple(shape)} tokens"
+        refuse(f"remask={function_name(rule)}", problem, "step.now < 0.1")
+    said = said & step.is_decoded
+    rank = step.now.masked_fill(~said, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
+    return said & (rank < most[:, None])
+
+
+def probabilities_by_position(
+    probabilities: Float[Tensor, "A S V"],
+    positions: Int[Tensor, "A S"],
+    is_shown: Bool[Tensor, "A S"],
+    tokens: Int[Tensor, "A L"],
+    otherwise: Float[Tensor, "A L"],
+) -> Float[Tensor, "A L"]:
+    """Return the probability of each position's token at its slot, and another value if it has none.
+
+    It is meaningless for masked tokens.
+    """
+    length = tokens.shape[1]
+    ids = tokens.gather(1, positions).clamp(max=probabilities.shape[2] - 1)
+    own = probabilities.double().gather(2, ids[:, :, None])[:, :, 0]
+    # Padding goes to an extra column, which is cut off.
+    column = positions.masked_fill(~is_shown, length)
+    return F.pad(otherwise, (0, 1)).scatter(1, column, own)[:, :length]

@@ -183,7 +183,7 @@ def test_guess_of_one_square_turns_the_prediction(opened, page_file):
     assert text(page, "#one-counts").startswith(
         "Of 400 random boards, the model is right on 321 alone, on 334 "
     )
-    press(page, "Show a board that a guess spoils")
+    press(page, "A board that a guess spoils")
     assert text(page, "#one-lead") == "The model must fill the blue square. It says 1. That is correct."
     press(page, "Guess the marked square too")
     assert text(page, "#one-title") == "Now it says 6. Wrong."

@@ -257,8 +257,8 @@ def shown_board(
     state, latent = divmod(int(strength.argmax()), strength.shape[1])
     others = boards.others[state].tolist()
     answer = int(boards.answer[state])
-    guess, prediction = singles[state, latent]
-    is_right = singles[state, :, -1].argmax(-1) == answer
+    guesses, predictions = singles[state].unbind(1)
+    is_right = predictions.argmax(-1) == answer
     return {
         "puzzle": board_text(boards.tokens[state].tolist(), boards.known[state].tolist()),
         "target": int(boards.target[state]),
@@ -268,8 +268,8 @@ def shown_board(
         "right_with": int(is_right.sum()),  # empty cells with which the prediction is right
         "predictions": {
             "without": ranked(without[state]),
-            "with_one": ranked(prediction),
-            "guess": ranked(guess),  # of the latent cell
+            "with_one": [ranked(prediction) for prediction in predictions],  # with each of the others
+            "guesses": [ranked(guess) for guess in guesses],  # of each of the others
         },
     }
 

@@ -18,6 +18,7 @@ import { onlySolution, readPuzzle } from "../../src/latent_tokens/page/js/puzzle
 import { boardOf, verify } from "../../src/latent_tokens/page/js/sudoku.js";
 import { loadModel } from "../../src/latent_tokens/page/js/model.js";
 import { events, mostLikely } from "../../src/latent_tokens/page/js/trace.js";
+import { lineBetween } from "../../src/latent_tokens/page/js/board.js";
 import { BUNDLED, filesOf } from "./files.js";
 
 /** @typedef {import("../../src/latent_tokens/page/js/trace.js").Frame} Frame */
@@ -106,6 +107,13 @@ test("boxes of a 6x6 board have two rows and three columns", () => {
   const { wrong, broken } = verify(board, [...right.slice(0, 15), 1]);
   assert.deepEqual(wrong, ["row 4 lacks a digit", "column 4 lacks a digit", "box 4 lacks a digit"]);
   assert.deepEqual(broken, [7, 14, 15]);
+});
+
+test("a line between two cells ends inside their edges", () => {
+  const rounded = (/** @type {number} */ to) =>
+    Object.values(lineBetween(7, to, 6)).map((value) => Math.round(100 * value) / 100);
+  assert.deepEqual(rounded(8), [1.9, 1.5, 2.1, 1.5]); // the next one
+  assert.deepEqual(rounded(3), [1.9, 1.3, 3.1, 0.7]); // two columns on, one row up
 });
 
 test("a puzzle of two solutions has no only one", () => {

@@ -134,16 +134,32 @@ export class Board {
    * @param {{ cell: number, weight: number, kind: string }[]} lines
    */
   drawRays(from, lines) {
-    const x = (/** @type {number} */ cell) => (cell % this.columns) + 0.5;
-    const y = (/** @type {number} */ cell) => Math.floor(cell / this.columns) + 0.5;
     const elements = lines.map(({ cell, weight, kind }) =>
       svg("line", {
-        ...{ x1: x(from), y1: y(from), x2: x(cell), y2: y(cell), class: kind },
+        ...{ ...lineBetween(from, cell, this.columns), class: kind },
         "stroke-width": 0.02 + 0.3 * weight,
       }),
     );
     $(".rays", this.root).replaceChildren(...elements);
   }
+}
+
+const EDGE = 0.4; // of a cell, from its center to where a line ends
+
+/**
+ * Return the ends of a line from one cell to another, both just inside the edge of a cell.
+ *
+ * @param {number} from
+ * @param {number} to
+ * @param {number} columns
+ */
+export function lineBetween(from, to, columns) {
+  const across = (to % columns) - (from % columns);
+  const down = Math.floor(to / columns) - Math.floor(from / columns);
+  const part = EDGE / Math.max(Math.abs(across), Math.abs(down));
+  const x = (/** @type {number} */ share) => (from % columns) + 0.5 + share * across;
+  const y = (/** @type {number} */ share) => Math.floor(from / columns) + 0.5 + share * down;
+  return { x1: x(part), y1: y(part), x2: x(1 - part), y2: y(1 - part) };
 }
 
 /**

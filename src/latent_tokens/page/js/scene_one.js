@@ -14,7 +14,8 @@ import { readPuzzle } from "./puzzle.js";
  * @property {number[]} others the other empty squares, in random order
  * @property {number} answer
  * @property {number} right_with the number of single guesses with which the prediction is right
- * @property {{ without: Beliefs, with_one: Beliefs, guess: Beliefs }} predictions
+ * @property {{ without: Beliefs, with_one: Beliefs[], guesses: Beliefs[] }} predictions with and of each of
+ *   the others, guessed alone
  */
 /**
  * @typedef {object} Counts of boards with one square to decode
@@ -37,6 +38,7 @@ export class SceneOne {
   board = new Board($("#one-board"), (cell) => this.toggle(cell));
   isMirror = false;
   isBusy = false;
+  given = -1; // the given square that was pressed last
   /** @type {Set<number>} the squares that are guessed, in the order of their slots */
   latents = new Set();
   version = 0; // of the latest prediction
@@ -82,7 +84,10 @@ export class SceneOne {
   toggle(cell) {
     const { latents, one } = this;
     if (cell === one.target) return this.guess(latents.size ? [] : [one.latent]);
-    if (!one.others.includes(cell)) return undefined;
+    if (!one.others.includes(cell)) {
+      this.given = cell;
+      return this.draw();
+    }
     const others = [...latents].filter((other) => other !== cell);
     return this.guess(latents.has(cell) ? others : [...others, cell]);
   }
@@ -94,6 +99,7 @@ export class SceneOne {
    */
   async guess(cells) {
     const version = ++this.version;
+    this.given = -1;
     this.latents = new Set(cells);
     const stored = this.stored();
     if (!stored) {
@@ -119,8 +125,10 @@ export class SceneOne {
   stored() {
     const { latents, one } = this;
     if (latents.size === 0) return this.withoutGuesses();
-    if (latents.size > 1 || !latents.has(one.latent)) return null;
-    return { target: one.predictions.with_one, guesses: new Map([[one.latent, one.predictions.guess]]) };
+    if (latents.size > 1) return null;
+    const [cell] = latents;
+    const at = one.others.indexOf(cell);
+    return { target: one.predictions.with_one[at], guesses: new Map([[cell, one.predictions.guesses[at]]]) };
   }
 
   /**
@@ -139,6 +147,7 @@ export class SceneOne {
     const tokens = readPuzzle(one.puzzle, SIDE);
     const [top] = shown.target[0];
     const isRight = top === one.answer;
+    const isTurned = !isBusy && top !== one.predictions.without[0][0];
     const cells = tokens.map((token, cell) => {
       if (token !== null) return { sign: sign(token), kind: "given", label: `${sign(token)}, given` };
       if (cell === one.target) {
@@ -152,9 +161,9 @@ export class SceneOne {
         const text = guess === undefined ? "…" : sign(guess);
         return { sign: text, kind: "latent", label: `guessed ${text}, a latent token` };
       }
-      const isMarked = cell === one.latent && !latents.size;
       const label = "empty, press to guess it too";
-      return { sign: isMarked ? "tap" : "", kind: isMarked ? "marked" : "ready", label };
+      if (cell !== one.latent || isTurned) return { sign: "", kind: "ready", label };
+      return { sign: "tap", kind: "marked", label: `tap, the marked square, ${label}` };
     });
     this.board.draw(SIX_GEOMETRY, cells);
     drawBars($("#one-bars"), shown.target, sign);
@@ -182,9 +191,12 @@ export class SceneOne {
     write($("#one-lead"), latents.size && !isBusy ? now : says + correct);
     write($("#one-why"), latents.size && !isBusy ? this.reason(top) : "");
     const name = `${latents.size > 1 ? "Each" : "That"} discarded guess is a latent token.`;
-    write($("#one-name"), latents.size ? name : "");
+    const { given } = this;
+    const token = given < 0 ? null : readPuzzle(one.puzzle, SIDE)[given];
+    const named = latents.size ? name : "Tap a square: it is guessed, too.";
+    write($("#one-name"), token === null ? named : `${sign(token)} is given. Tap an empty square.`);
     write($("#one-guess"), latents.size ? "Forget the guess" : "Guess the marked square too");
-    const other = isMirror ? "Back to the board that a guess corrects" : "Show a board that a guess spoils";
+    const other = isMirror ? "Back to the first board" : "A board that a guess spoils";
     write($("#one-mirror"), other);
   }
 

@@ -9,6 +9,8 @@ import { SIX_GEOMETRY } from "./scene_one.js";
 /** @typedef {import("./attention.js").RuleName} RuleName */
 /** @typedef {import("./prediction.js").Prediction} Prediction */
 
+/** @param {number} rank of a masked square in the input, from 0: a number would read as a digit */
+const letterOf = (rank) => String.fromCharCode(65 + rank);
 const ALONE = { name: "left out", id: "#why-left" };
 const KEPT = { name: "kept", id: "#why-kept" };
 
@@ -95,7 +97,7 @@ export class SceneWhy {
       if (token !== null) return { sign: String(token + 1), kind: "given", label: `${token + 1}, given` };
       const rank = masked.indexOf(cell);
       if (rank < 0) return { sign: "", kind: "out", label: "masked, left out of the input" };
-      const sign = String(rank + 1);
+      const sign = letterOf(rank);
       if (cell === target) return { sign: "?", kind: "target", label: `masked square ${sign}, decoded next` };
       const [kind, words] = rank < before.length ? ["latent", "before it"] : ["later", "after it"];
       return { sign, kind, label: `masked square ${sign}, ${words}` };

@@ -1,6 +1,7 @@
 """Frames have the decoded tokens, their costs add up, a verdict marks wrong cells, and a text is drawn."""
 
 import io
+import itertools
 import json
 import re
 from types import SimpleNamespace
@@ -8,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text as Words
 from PIL import Image, ImageColor
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -22,7 +25,7 @@ from latent_tokens.palette import PAGE
 from latent_tokens.tasks import Sudoku, SudokuPuzzle
 from latent_tokens.tasks.zebra import puzzles as zebra
 from latent_tokens.trace.boards import view
-from latent_tokens.trace.drawing import moments, strip
+from latent_tokens.trace.drawing import figure, moments, strip
 from latent_tokens.trace.examples import EXAMPLES, examples
 from latent_tokens.trace.record import DecodeRequest, trace, verdict_of
 from latent_tokens.trace.terminal import PART, STYLES, watching, whole_characters
@@ -251,6 +254,31 @@ def test_pictures_have_every_step_in_the_colors_of_the_page():
     colors = {color for _, color in both.convert("RGB").getcolors(1 << 24)}
     names = ("ink", "faint", "blue", "blue-wash", "orange-wash", "orange-line")
     assert {ImageColor.getrgb(PAGE[name]) for name in names} <= colors
+
+
+@pytest.mark.parametrize("task", ["zebra-3", "zebra-compact-3", "countdown-3", "sudoku-6-puzzle", "text"])
+def test_words_in_a_picture_neither_overlap_nor_leave_it(task):
+    """The problem, titles, tokens, captions and the legend."""
+    loaded = model(Text(40) if task == "text" else task)
+    puzzle = "One ____ more" if task == "text" else puzzle_of(loaded.task)
+    recorded = trace(ask(loaded, SamplingConfig(1, 2, "top_prob"), puzzle))
+    picture = figure(moments(recorded)[-2:], 2)
+    canvas = FigureCanvasAgg(picture)
+    canvas.draw()
+    words = [text for text in picture.findobj(Words) if text.get_visible() and text.get_text().strip()]
+    boxes = [text.get_window_extent(canvas.renderer) for text in words]
+    inside = picture.bbox.padded(1)
+    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+    overlaps = [
+        (a.get_text(), b.get_text())
+        for (a, one), (b, other) in itertools.combinations(zip(words, boxes, strict=True), 2)
+        if one.padded(-1).overlaps(other.padded(-1))
+    ]
+    assert overlaps == []
+    drawn = "\n".join(text.get_text() for text in words)
+    assert all(part in drawn for part in recorded["start"]["words"])
+    sizes = {text.get_fontsize() for text in words}
+    assert min(sizes) >= 6.5
 
 
 def test_any_token_is_drawn():

@@ -127,7 +127,7 @@ def test_traces_and_their_pictures_are_labeled(model, puzzle):
     events = trace(DecodeRequest(loaded, problem, setting))
     assert events["start"]["settings"]["off_distribution"] is True
     axes = Figure().subplots()
-    set_title(axes, events, scale=1)
+    set_title(axes, events)
     assert axes.get_title("left").endswith("2 latent tokens (off-distribution)")
     plain = trace(DecodeRequest(loaded, problem, replace(setting, latents="all")))
     assert "off_distribution" not in plain["start"]["settings"]

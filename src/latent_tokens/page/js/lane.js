@@ -158,9 +158,9 @@ export class Lane {
    * @param {number} chosen
    */
   drawPuzzle(chosen) {
-    const { root, status } = this;
-    const { entries, side, tokens } = this.lab;
-    if (!entries.length || !tokens.length) return;
+    const { lab, root, status } = this;
+    if (!lab.entries.length || !lab.tokens.length) return; // a recorded decode without its model
+    const { side, tokens } = lab;
     const signs = [...Array(side).keys()].map((digit) => writePuzzle([digit]));
     const start = /** @type {any} */ ({ kind: "sudoku", columns: side, box: BOXES[side], tokens, signs });
     const cells = cellsAt({ start, frames: [], end: null }, 0, null);

@@ -34,13 +34,7 @@ from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.checks import check_int, one_line
 from latent_tokens.cli import as_flags, explain_flags
 from latent_tokens.commands.shared import Command, keep_freed_memory, print_table
-from latent_tokens.configs import (
-    Config,
-    PositionName,
-    Precision,
-    SizeName,
-    TrainConfig,
-)
+from latent_tokens.configs import Config, PositionName, Precision, SizeName
 from latent_tokens.core import method as of_method, sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
@@ -53,6 +47,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.step import ema_update, train_step, training_batches
 
 VOCABULARY = 32  # of the networks that train, as the paper's

@@ -260,7 +260,8 @@ def help_texts() -> dict[str, str]:
     """Return the text of every command and option by its name: the docstrings of classes and attributes."""
     package = ROOT / "src" / "latent_tokens"
     texts = {"latent-tokens": PURPOSE}
-    for path in (package / "configs.py", *sorted((package / "commands").glob("*.py"))):
+    configs = ("configs.py", "data/config.py", "training/config.py")
+    for path in (*map(package.joinpath, configs), *sorted((package / "commands").glob("*.py"))):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = (ast.get_docstring(node) or "").partition("Examples:")[0]

@@ -13,7 +13,7 @@ import torch
 
 from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig, TrainConfig
+from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES
 from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
@@ -28,6 +28,7 @@ from latent_tokens.storage import Json, json_bytes, read_description, write_atom
 from latent_tokens.tasks import TASKS, Sudoku
 from latent_tokens.trace.examples import chosen, compared, puzzles, solved
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, Trace, trace
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.loop import fit
 
 Latents = tuple[int | Literal["all"], ...]

@@ -13,7 +13,8 @@ from typing import BinaryIO
 import numpy as np
 
 from latent_tokens.checks import check_package, first_line, in_message
-from latent_tokens.configs import DataConfig, Split
+from latent_tokens.configs import Split
+from latent_tokens.data.config import DataConfig
 from latent_tokens.storage import Json, readable, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly

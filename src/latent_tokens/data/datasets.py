@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DataConfig, Split
+from latent_tokens.configs import Split
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.corpus import TASK_SETTINGS, write_documents
 from latent_tokens.data.dialogues import has_dialogues, write_dialogues
 from latent_tokens.data.loading import load_data, read_manifest, write_split

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latent_tokens.checks import check_package, first_line, one_line
-from latent_tokens.configs import DataConfig, Split
+from latent_tokens.configs import Split
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.corpus import (
     Counts,
     Report,

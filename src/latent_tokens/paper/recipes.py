@@ -13,12 +13,14 @@ from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, DataConfig, EvalConfig, ScaleName, TrainConfig
+from latent_tokens.configs import EvalConfig, ScaleName
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.storage import Json, short_hash
+from latent_tokens.training.config import DEFAULT_NUM_TRAIN, TrainConfig
 
 DIGITS = 12  # of a hash
 OF_TRAINING = (

@@ -12,7 +12,7 @@ from typing import Literal
 
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.checkpoints.learned import learned_text
-from latent_tokens.configs import DataConfig
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.evaluate import evaluate

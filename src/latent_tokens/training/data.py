@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from latent_tokens import processes
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, Split, TrainConfig
+from latent_tokens.configs import Split
 from latent_tokens.core.method import Method
 from latent_tokens.data.loading import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
@@ -29,6 +29,7 @@ from latent_tokens.tasks import (
 )
 from latent_tokens.tasks.text.task import with_first_given
 from latent_tokens.tasks.text.tokenizer import FILE
+from latent_tokens.training.config import DEFAULT_NUM_TRAIN, TrainConfig
 
 TRAINED: tuple[Split, ...] = ("train", "validation")
 CHECKED_AT_ONCE = 10_000  # examples

@@ -14,7 +14,6 @@ from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checks import changed, check_settings
-from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.keywords import TrainSettings
@@ -22,6 +21,7 @@ from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import Language, task_named
 from latent_tokens.training.checkpoint import saved_step
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.data import num_train_of
 from latent_tokens.training.network import trainable_parameters
 from latent_tokens.training.run import Preempted, Run, interruptible, locked

@@ -21,7 +21,6 @@ from latent_tokens.checkpoints.files import Entries, find, tensors_sha256
 from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_package, first_line
-from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.splits import chunks_of
@@ -39,6 +38,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import kind_of, read_description
 from latent_tokens.tasks import Examples, Language
+from latent_tokens.training.config import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.training.data import CHECKED_AT_ONCE, check_tokenizer
 
 if TYPE_CHECKING:

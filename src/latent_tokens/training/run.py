@@ -18,12 +18,13 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.configs import Split
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.storage import append_line, release, remove_empty
 from latent_tokens.tasks import Examples
 from latent_tokens.training.checkpoint import State, save_state
+from latent_tokens.training.config import TrainConfig
 
 LOCK = ".lock"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")

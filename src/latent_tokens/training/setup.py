@@ -16,14 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.checks import check_out, one_line
-from latent_tokens.configs import (
-    DEFAULT_SHAPE,
-    LATER_DEFAULTS,
-    MAY_CHANGE_ON_RESUME,
-    PrecisionSetting,
-    Split,
-    TrainConfig,
-)
+from latent_tokens.configs import PrecisionSetting, Split
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.data.loading import change_detector, fingerprint
@@ -46,6 +39,12 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import Examples, Language, Text, description, is_described, task_named
 from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
+from latent_tokens.training.config import (
+    DEFAULT_SHAPE,
+    LATER_DEFAULTS,
+    MAY_CHANGE_ON_RESUME,
+    TrainConfig,
+)
 from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.network import (
     OF_TRANSFORMER,

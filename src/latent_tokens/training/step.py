@@ -20,7 +20,6 @@ from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.files import weights_bytes
-from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import as_denoiser
 from latent_tokens.core.method import Method
 from latent_tokens.core.objective import TrainingBatch, corrupt, weighted_nll
@@ -29,6 +28,7 @@ from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.network.memory import bucket_by_length, training_rows
 from latent_tokens.storage import write_atomic
 from latent_tokens.tasks import Examples
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.network import full_tensor, no_sync, unsharded
 from latent_tokens.training.run import Run, Stretch
 

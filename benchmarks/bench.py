@@ -40,9 +40,9 @@ from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES, Decoding
 from latent_tokens.core.method import METHODS
+from latent_tokens.devices import device_name, resolve_precision, warn_if_slow
 from latent_tokens.evaluation.settings import shown_latents
 from latent_tokens.network.fast import generate
-from latent_tokens.network.kernels import resolve_precision, warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
@@ -462,7 +462,7 @@ def describe_machine(device: torch.device) -> str:
     """Return the name of the device, and for a CPU its threads and cores."""
     if device.type == "cpu":
         return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
-    return processes.device_name(device)
+    return device_name(device)
 
 
 def measure_ratios() -> dict[str, float]:

@@ -200,18 +200,6 @@ def check_package(package: str, extra: str, name: object) -> None:
         raise ValueError(f"{name}: {package} is not installed. {fix}.")
 
 
-def ask_hub(
-    name: str, file: str, revision: str | None = None, token: str | bool | None = None
-) -> None:
-    """Raise the error of huggingface_hub if the hub has no such file, or cannot be reached.
-
-    This is one request. A download would retry for half a minute, and print a warning each time.
-    """
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-    get_hf_file_metadata(hf_hub_url(name, file, revision=revision), token=token)
-
-
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type if the message is empty."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

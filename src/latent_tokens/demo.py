@@ -15,14 +15,13 @@ from latent_tokens.checkpoints.files import BUNDLED, fingerprint
 from latent_tokens.checks import check_out
 from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES
+from latent_tokens.devices import fastest_device, resolve_precision
 from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
 from latent_tokens.evaluation.report import figure
 from latent_tokens.evaluation.rows import Row, append_result, read_results
 from latent_tokens.hf.directory import from_pretrained, save_pretrained
 from latent_tokens.hf.model_card import write_card
-from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.page.document import page_with
-from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku

@@ -22,6 +22,7 @@ from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.method import Method, name_of
+from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, sequences_of
 from latent_tokens.evaluation.problems import (
@@ -39,7 +40,6 @@ from latent_tokens.hf.export import push_to_hub, save_pretrained
 from latent_tokens.keywords import EvalKeywords, SamplingKeywords, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
-from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import (
     Examples,

@@ -14,10 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from latent_tokens.checkpoints.hub import fetch, is_name
 from latent_tokens.checks import did_you_mean, first_line
 from latent_tokens.core import attention
 from latent_tokens.core.layout import Layout
+from latent_tokens.hub import fetch, is_name
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from latent_tokens.checkpoints.files import Entries
 from latent_tokens.core import attention, order
-from latent_tokens.core.attention import BlockCausal, with_name
+from latent_tokens.core.attention import BlockCausal
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.order import Blockwise
 from latent_tokens.plugins import installed, is_dotted, load_plugin
@@ -87,11 +88,19 @@ def method_from(row: Entries) -> Method:
     """Return the Method of the entries that `method_to` returns."""
     check_loaded(row)
     functions = {
-        field: with_name(row[field]) or {**known, **LOADED}[row[field]]
+        field: parametrized(row[field]) or {**known, **LOADED}[row[field]]
         for field, known in BUILT_IN.items()
     }
     all_of = {name: "all" for name in MAY_BE_ALL if name in row and row[name] is None}
     return Method(**{**row, **functions, **all_of})
+
+
+def parametrized(name: str) -> Blockwise | BlockCausal | None:
+    """Return the order or the rule with a name such as "block_causal(8)", or None for another name."""
+    match = re.fullmatch(r"(blockwise|block_causal)\(([1-9][0-9]*)\)", name)
+    if match is None:
+        return None
+    return Blockwise(int(match[2])) if match[1] == "blockwise" else BlockCausal(int(match[2]))
 
 
 def check_loaded(row: Entries) -> None:

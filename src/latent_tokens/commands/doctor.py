@@ -94,10 +94,14 @@ def self_test() -> Iterator[Finding]:
     from latent_tokens.checkpoints.files import bundled_names
     from latent_tokens.core import sampling as reference
     from latent_tokens.core.decoding import Decoding
+    from latent_tokens.devices import (
+        device_name,
+        fastest_device,
+        precision_reason,
+        resolve_precision,
+    )
     from latent_tokens.hf.directory import from_pretrained
     from latent_tokens.network.fast import generate
-    from latent_tokens.network.kernels import precision_reason, resolve_precision
-    from latent_tokens.processes import device_name, fastest_device
 
     device = fastest_device()
     yield Finding("device", "ok", f"{device_name(device)}, {torch.get_num_threads()} threads")

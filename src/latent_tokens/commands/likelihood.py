@@ -58,10 +58,10 @@ def run_likelihood(command: Likelihood) -> int:
     from latent_tokens.checkpoints.files import find
     from latent_tokens.checkpoints.learned import learned_text
     from latent_tokens.data.corpus import text_of
+    from latent_tokens.devices import fastest_device
     from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.hf.directory import open_models
-    from latent_tokens.processes import fastest_device
 
     folder = find(command.run)
     (net,) = open_models(folder, method=command.method, base=command.base)

@@ -80,6 +80,7 @@ def run_lm_eval(command: LmEval) -> int:
     from lm_eval.utils import handle_non_serializable, make_table
 
     from latent_tokens.checkpoints.stored_methods import load_method
+    from latent_tokens.devices import fastest_device
     from latent_tokens.hf.directory import check_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic
 
@@ -93,7 +94,7 @@ def run_lm_eval(command: LmEval) -> int:
         suffix=command.suffix,
         seed=command.seed,
         batch_size=command.batch_size,
-        device=processes.fastest_device(),
+        device=fastest_device(),
         base=command.base,
     )
     if typed is not None:

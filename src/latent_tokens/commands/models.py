@@ -220,8 +220,8 @@ def fetch_source(source: str) -> Path:
 
     Raise ValueError if it is neither.
     """
-    from latent_tokens.checkpoints.hub import TOKENIZER_FILES, fetch, is_name
     from latent_tokens.hf.reading import FILES
+    from latent_tokens.hub import TOKENIZER_FILES, fetch, is_name
 
     path = Path(source)
     if path.exists():

@@ -53,6 +53,7 @@ def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
     from latent_tokens.checkpoints.learned import check_fits
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
+    from latent_tokens.devices import fastest_device
     from latent_tokens.evaluation.rows import speed_in_words
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
@@ -61,7 +62,7 @@ def run_sample(command: Sample) -> int:
     # Check the options against the model.
     check_int("num_samples", command.num_samples, 1)
     ((_, net, task),) = command.models(command.run)
-    net.to(processes.fastest_device())
+    net.to(fastest_device())
     if command.compile:
         compile_blocks(net)
     check_fits(net, task)

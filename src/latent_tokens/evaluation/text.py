@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens import processes
-from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.checks import first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.rows import Row, percent
+from latent_tokens.hub import ask_hub
 from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.examples import Tokens

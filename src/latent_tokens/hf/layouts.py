@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from latent_tokens.checkpoints.files import read_json, read_tensor_file
-from latent_tokens.checkpoints.hub import TOKENIZER_FILES
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.hf.language_models import OWN_METHODS
+from latent_tokens.hub import TOKENIZER_FILES
 from latent_tokens.storage import Json, json_bytes
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from transformers.modeling_outputs import MaskedLMOutput
 from transformers.utils.generic import ModelOutput
 
 from latent_tokens.checkpoints.files import check_fingerprint, check_real, find, read_tensor_file
-from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checks import changed
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
@@ -34,6 +33,7 @@ from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.hf.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.hf.directory import build, check_is_ours
 from latent_tokens.hf.export import for_transformers, push_to_hub, save_pretrained
+from latent_tokens.hub import fetch
 from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer

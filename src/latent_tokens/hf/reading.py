@@ -37,7 +37,6 @@ from latent_tokens.checkpoints.files import (
     read_tensor_file,
     tensors_sha256,
 )
-from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checks import check_choice, check_int, check_package, first_line
 from latent_tokens.hf.language_models import (
@@ -58,6 +57,7 @@ from latent_tokens.hf.layouts import (
     named_mask,
     read_native,
 )
+from latent_tokens.hub import fetch
 from latent_tokens.storage import Json
 
 if TYPE_CHECKING:

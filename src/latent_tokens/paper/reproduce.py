@@ -7,6 +7,7 @@ from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
+from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.evaluation.text import language_model
@@ -17,7 +18,6 @@ from latent_tokens.paper.plan import Work, plan, run_in_processes, say
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.run import check_together, measured, run
 from latent_tokens.paper.tables import lines, markdown, text_markdown
-from latent_tokens.processes import fastest_device
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results

@@ -15,6 +15,7 @@ from latent_tokens.checkpoints.learned import learned_text
 from latent_tokens.data.config import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.data.loading import fingerprint
+from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import nats_along_orders
@@ -24,7 +25,6 @@ from latent_tokens.evaluation.text import find_evaluator
 from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
-from latent_tokens.processes import fastest_device
 from latent_tokens.progress import counting
 from latent_tokens.storage import append_line, kind_of, read_description, read_lines, source_commit
 from latent_tokens.tasks.base import evenly

@@ -20,7 +20,7 @@ from latent_tokens.checkpoints.files import check_equal_shapes, weights_bytes, w
 from latent_tokens.checks import first_line
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, restore_files, short_hash, write_atomic
-from latent_tokens.training.network import full_tensor, shard_all
+from latent_tokens.training.sharding import full_tensor, shard_all
 
 DIGITS = 16  # of the hash in a name, by which a corrupt file is detected
 NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")

@@ -16,6 +16,7 @@ from latent_tokens import processes
 from latent_tokens.checks import changed, check_settings
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
+from latent_tokens.devices import limit_threads
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.sizes import in_millions
@@ -104,7 +105,7 @@ def fit(
     with processes.translate_peer_failure():
         check_installed(config.track)
         accelerator = processes.join(config.track, config.folder)
-        with locked(config.folder), processes.limit_threads(config.threads):
+        with locked(config.folder), limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
             train(run, observe or (lambda stage, step: None))

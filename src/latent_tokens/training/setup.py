@@ -20,13 +20,9 @@ from latent_tokens.configs import PrecisionSetting, Split
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.data.loading import change_detector, fingerprint
+from latent_tokens.devices import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.hf.directory import describe
-from latent_tokens.network.kernels import (
-    compile_blocks,
-    precision_reason,
-    resolve_precision,
-    warn_if_slow,
-)
+from latent_tokens.network.kernels import compile_blocks
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import (
     Json,
@@ -52,11 +48,11 @@ from latent_tokens.training.network import (
     build_network,
     check_mask_unused,
     initial_sha256,
-    shard,
     start_folder,
     trainable_parameters,
 )
 from latent_tokens.training.run import LOCK, Run, Stretch
+from latent_tokens.training.sharding import shard
 from latent_tokens.training.step import ema_update, place_ema
 from latent_tokens.training.tracking import start_tracker
 

@@ -24,13 +24,13 @@ from latent_tokens.core.denoiser import as_denoiser
 from latent_tokens.core.method import Method
 from latent_tokens.core.objective import TrainingBatch, corrupt, weighted_nll
 from latent_tokens.data.loading import as_tensors
-from latent_tokens.network.kernels import resolve_precision
+from latent_tokens.devices import resolve_precision
 from latent_tokens.network.memory import bucket_by_length, training_rows
 from latent_tokens.storage import write_atomic
 from latent_tokens.tasks import Examples
 from latent_tokens.training.config import TrainConfig
-from latent_tokens.training.network import full_tensor, no_sync, unsharded
 from latent_tokens.training.run import Run, Stretch
+from latent_tokens.training.sharding import full_tensor, no_sync, unsharded
 
 VALIDATION = 1 << 40  # the "step" whose random draws validation uses
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import ask_hub, check_package, first_line
+from latent_tokens.checks import check_package, first_line
+from latent_tokens.hub import ask_hub
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer

@@ -339,13 +339,13 @@ def run_script(three, monkeypatch):
     """Return a function that runs a script for each model, and the processes."""
     started = []
 
-    def start(work, config, start=workers.start):
+    def start(work, config, start=workers.start_process):
         started.append(start(work, config))
         return started[-1]
 
     def run(script):
         monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
-        monkeypatch.setattr(workers, "start", start)
+        monkeypatch.setattr(workers, "start_process", start)
         run_in_processes(works_of(three), three)
 
     return run, started

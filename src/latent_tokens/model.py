@@ -36,7 +36,7 @@ from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import split_functions
 from latent_tokens.hf.directory import from_pretrained, open_models
-from latent_tokens.hf.export import push_to_hub, save_pretrained
+from latent_tokens.hf.export import export_model, push_to_hub
 from latent_tokens.keywords import EvalKeywords, SamplingKeywords, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-WIDTH = 110  # columns of a printed table
+TABLE_WIDTH = 110  # columns of a printed table
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ResultTable:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        Console(file=text, width=WIDTH).print(table(self.rows, self.title))
+        Console(file=text, width=TABLE_WIDTH).print(table(self.rows, self.title))
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def to_pandas(self) -> DataFrame:
@@ -121,7 +121,7 @@ class ResultTable:
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
 
 
-def problems_of(
+def prompt_problems(
     net: Transformer,
     task: Language,
     prompt: Prompt | None,
@@ -299,7 +299,7 @@ class Model:
         """
         check_fits(self.net, self.task)
         decoding, seed = self.decoding(settings)
-        examples = problems_of(self.net, self.task, prompt, known, num_samples, seed)
+        examples = prompt_problems(self.net, self.task, prompt, known, num_samples, seed)
         batch = Batch.of(examples, device_of(self.net))
         decoded = decode_batch(self.net, batch, decoding, seed, on_step)
         rows = list(zip(decoded.samples, examples.lengths.tolist(), strict=True))
@@ -400,7 +400,7 @@ class Model:
         Example:
             model.save_pretrained("models/six", license="mit")
         """
-        save_pretrained(self.net, folder, dtype=dtype, license=license, task=self.task)
+        export_model(self.net, folder, dtype=dtype, license=license, task=self.task)
 
     def push_to_hub(self, name: str, **options: Any) -> str:
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.

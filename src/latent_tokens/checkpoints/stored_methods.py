@@ -14,7 +14,7 @@ from latent_tokens.core.order import Blockwise
 from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json
 
-RULES = {
+STORED_RULES = {
     rule.__name__: rule
     for rule in (
         attention.bidirectional,
@@ -23,8 +23,8 @@ RULES = {
         attention.causal,
     )
 }
-ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
-BUILT_IN = cast(dict[str, dict[str, Any]], {"order": ORDERS, "attention": RULES})
+STORED_ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
+BUILT_IN = cast(dict[str, dict[str, Any]], {"order": STORED_ORDERS, "attention": STORED_RULES})
 MAY_BE_ALL = ("window", "latents")
 LOADED: dict[str, Any] = {}
 """The functions of methods that `load_method` loaded, as module:name.attention."""

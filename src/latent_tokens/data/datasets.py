@@ -14,8 +14,8 @@ from latent_tokens.data.config import DataConfig
 from latent_tokens.data.corpus import TASK_SETTINGS, write_documents
 from latent_tokens.data.dialogues import has_dialogues, write_dialogues
 from latent_tokens.data.loading import load_data, read_manifest, write_split
-from latent_tokens.data.splits import Report, make_splits
-from latent_tokens.progress import counting
+from latent_tokens.data.splits import make_splits
+from latent_tokens.progress import Report, counting
 from latent_tokens.storage import (
     FORMAT,
     Json,

@@ -44,7 +44,7 @@ from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import with_first_given
 
-ROWS = 32  # sequences per batch at most
+MAX_SEQUENCES = 32  # sequences per batch at most
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 DEFAULT_ORDERS = 4
 
@@ -93,7 +93,7 @@ def nats_along_orders(
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
-    at_once = max(1, min(ROWS, MAX_POSITIONS // examples.tokens.shape[1]))
+    at_once = max(1, min(MAX_SEQUENCES, MAX_POSITIONS // examples.tokens.shape[1]))
     starts = range(0, len(examples.tokens), at_once)
     for start, part in zip(starts, chunks_of(examples, at_once), strict=True):
         tokens, known, lengths = as_tensors(part, device)
@@ -386,7 +386,7 @@ def score_continuations(
     """
     schedule, num_orders = orders_of(method, settings)
     scores: dict[int, ContinuationScore] = {}
-    for indices in batches(continuations, batch_size):
+    for indices in length_batches(continuations, batch_size):
         # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any
         # order.
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
@@ -415,7 +415,7 @@ def score_continuations(
     return [scores[index] for index in range(len(continuations))]
 
 
-def batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
+def length_batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
     """Yield the indices of continuations of similar length, the longest first.
 
     Batches of long ones are smaller.

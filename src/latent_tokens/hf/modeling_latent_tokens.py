@@ -32,7 +32,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.hf.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.hf.directory import build, check_is_ours
-from latent_tokens.hf.export import for_transformers, push_to_hub, save_pretrained
+from latent_tokens.hf.export import export_model, for_transformers, push_to_hub
 from latent_tokens.hub import fetch
 from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
@@ -175,7 +175,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             weights = {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
             net = deepcopy(net)
             net.load_state_dict(weights)
-        save_pretrained(net, save_directory, dtype=dtype, license=license)
+        export_model(net, save_directory, dtype=dtype, license=license)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""

@@ -104,7 +104,7 @@ def generate(
     elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
         with torch.inference_mode(), packed_weights():
             table = qkv_table(inner, *tokens.shape)
-            for part in microbatches(inner, method, state, decoding):
+            for part in decoding_microbatches(inner, method, state, decoding):
                 fast = FastCandidateLogits(inner, method, part, state.order[part], table)
                 decode(inner, method, decoding, state, part, fast, *others)
     else:
@@ -135,7 +135,7 @@ def is_plain(net: Transformer) -> bool:
     return type(net) is Transformer and supports_slots(net) and not (net.training or has_hooks(net))
 
 
-def microbatches(
+def decoding_microbatches(
     net: Transformer, method: Method, state: State, decoding: Decoding
 ) -> list[Int[Tensor, " R"]]:
     """Split the rows of a batch into parts that fit into memory.

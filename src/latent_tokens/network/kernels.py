@@ -23,14 +23,14 @@ FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
 FEWEST_CHANNELS = 16  # of a head in FlexAttention on CUDA. Zeros are added to fewer
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
-EVERY = slice(None)
+ALL_OUTPUTS = slice(None)
 PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]
 """By layer, first and last output."""
 PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
 def linear(
-    layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = EVERY
+    layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = ALL_OUTPUTS
 ) -> Float[Tensor, "*N D"]:
     """Return layer(x), x W^T + bias: by a faster form for decoding on a CPU, without gradient.
 
@@ -46,10 +46,10 @@ def linear(
         return cast(Tensor, layer(x))
     weight: Tensor = layer.weight
     bias: Tensor | None = layer.bias
-    if outputs != EVERY:
+    if outputs != ALL_OUTPUTS:
         weight, bias = weight[outputs], None if bias is None else bias[outputs]
     if x.device.type != "cpu" or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return cast(Tensor, layer(x)) if outputs == EVERY else F.linear(x, weight, bias)
+        return cast(Tensor, layer(x)) if outputs == ALL_OUTPUTS else F.linear(x, weight, bias)
 
     packed = None if torch.compiler.is_compiling() else PACKED.get()
     if packed is not None and x.dtype == weight.dtype == torch.bfloat16:
@@ -184,7 +184,7 @@ def compile_blocks(net: nn.Module) -> None:
 
 
 NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: a nucleus rarely has more
-ROUNDING = 1e-9  # more than that of a sum of probabilities
+SUM_ROUNDING = 1e-9  # more than that of a sum of probabilities
 
 
 def fast_nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
@@ -194,7 +194,7 @@ def fast_nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[T
         return nucleus(probabilities, top_p)
     # numpy selects five times as fast as it sorts, and sorts ten times as fast as torch.
     values = np.partition(probabilities.numpy(), -NUM_RANKED)[..., -NUM_RANKED:]
-    if not (values.sum(-1) > top_p + ROUNDING).all():
+    if not (values.sum(-1) > top_p + SUM_ROUNDING).all():
         values = probabilities.numpy()
     ranked = torch.from_numpy(np.sort(values, axis=-1)).flip(-1)
     beyond = ranked.cumsum(-1) - ranked >= top_p

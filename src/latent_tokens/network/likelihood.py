@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from latent_tokens.core.decoding import Count
 from latent_tokens.core.denoiser import Denoiser, unwrap
-from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
+from latent_tokens.core.likelihood import TokenScores, fits_one_pass, score_tokens
 from latent_tokens.core.method import Method
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
@@ -23,6 +23,7 @@ from latent_tokens.network.fast import (
     qkv_table,
 )
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.progress import Report
 
 
 class ScoreSettings(TypedDict, total=False):

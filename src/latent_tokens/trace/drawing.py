@@ -15,7 +15,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.palette import PAGE
-from latent_tokens.trace.record import Frame, Start, Trace, verdict_of
+from latent_tokens.trace.record import Frame, Start, TraceRecord, verdict_of
 
 MAX_COLUMNS = 20  # cells per line
 PIXELS = 110  # per inch
@@ -56,7 +56,7 @@ STYLES: dict[str, dict[str, Any]] = {
 class Moment:
     """A trace before one of its steps, or at its end."""
 
-    trace: Trace
+    trace: TraceRecord
     number: int  # of steps taken before
     tokens: tuple[int | None, ...]  # of the cells
     frame: Frame | None  # the step; None at the end
@@ -96,7 +96,7 @@ def figure(moments: Sequence[Moment], columns: int) -> Figure:
 
     # One board per moment. The first board of each trace has its title.
     drawing = Figure((total_width, total_height), dpi=PIXELS, facecolor="white")
-    titled: list[Trace] = []
+    titled: list[TraceRecord] = []
     for number, moment in enumerate(moments):
         row, column = divmod(number, columns)
         x = (total_width - width * columns) / 2 + width * column + MARGIN
@@ -126,7 +126,7 @@ def figure(moments: Sequence[Moment], columns: int) -> Figure:
     return drawing
 
 
-def set_title(axes: Axes, trace: Trace, scale: float) -> None:
+def set_title(axes: Axes, trace: TraceRecord, scale: float) -> None:
     """Write the model, its candidates and its latent tokens above a board."""
     start = trace["start"]
     setting = f"{Path(start['model']).name}, k = {start['settings']['candidates']}"
@@ -142,7 +142,7 @@ def set_title(axes: Axes, trace: Trace, scale: float) -> None:
         axes.set_title(f"{setting}, {latents}", loc="left", fontsize=9)
 
 
-def grid_shape(trace: Trace) -> tuple[int, int]:
+def grid_shape(trace: TraceRecord) -> tuple[int, int]:
     """Return the cells per line and the lines of a trace. Long lines are folded."""
     columns = min(trace["start"]["columns"], MAX_COLUMNS)
     return columns, math.ceil(len(trace["start"]["tokens"]) / columns)
@@ -214,7 +214,7 @@ def box_lines(
     yield from (((x, x), (0, height)) for x in range(0, width + 1, columns))
 
 
-def moments(trace: Trace) -> list[Moment]:
+def moments(trace: TraceRecord) -> list[Moment]:
     """Return every step of a trace, and its end."""
     tokens = list(trace["start"]["tokens"])
     steps = []
@@ -225,7 +225,7 @@ def moments(trace: Trace) -> list[Moment]:
     return [*steps, Moment(trace, len(steps), tuple(tokens), None)]
 
 
-def strip(traces: Sequence[Trace]) -> bytes:
+def strip(traces: Sequence[TraceRecord]) -> bytes:
     """Return a PNG of a few steps and the end: a line per trace, or a column if boards are wide."""
     rows = [spread(moments(trace)) for trace in traces]
     width, height = grid_shape(traces[0])

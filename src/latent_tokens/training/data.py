@@ -28,7 +28,7 @@ from latent_tokens.tasks import (
     differing_settings,
 )
 from latent_tokens.tasks.text.task import with_first_given
-from latent_tokens.tasks.text.tokenizer import FILE
+from latent_tokens.tasks.text.tokenizer import TOKENIZER_FILE
 from latent_tokens.training.config import DEFAULT_NUM_TRAIN, TrainConfig
 
 TRAINED: tuple[Split, ...] = ("train", "validation")
@@ -100,11 +100,11 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
     If the folder of the model names the text that it learned, that is compared, else its
     tokenizer.json. Without one there is nothing to compare.
     """
-    if not isinstance(task, Text) or not (folder / FILE).is_file():
+    if not isinstance(task, Text) or not (folder / TOKENIZER_FILE).is_file():
         return
     config = folder / "config.json"
     entries = json.loads(config.read_text()).get("task") if config.is_file() else None
-    learned = described(entries, folder) if entries else Text(task.length, FILE, folder)
+    learned = described(entries, folder) if entries else Text(task.length, TOKENIZER_FILE, folder)
     if isinstance(learned, Text) and learned.fingerprint != task.fingerprint:
         raise ValueError(
             f"start={start}: has another tokenizer ({learned.fingerprint}) "

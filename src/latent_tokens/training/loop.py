@@ -109,7 +109,7 @@ def fit(
         with locked(config.folder), limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
-            train(run, observe or (lambda stage, step: None))
+            train_steps(run, observe or (lambda stage, step: None))
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
@@ -150,7 +150,7 @@ def print_plan(run: Run) -> None:
     CONSOLE.print(line)
 
 
-def train(run: Run, observe: Observer) -> None:
+def train_steps(run: Run, observe: Observer) -> None:
     """Take the remaining optimizer steps. Raises as `fit`."""
     config = run.config
     state = run.state

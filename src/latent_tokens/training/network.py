@@ -25,7 +25,7 @@ from latent_tokens.hf.language_models import (
     check_mask_id,
     freeze_embeddings,
 )
-from latent_tokens.hf.reading import FILES, build_hf_run, is_hf_run, mask_id_of, read_model
+from latent_tokens.hf.reading import BASE_FILES, build_hf_run, is_hf_run, mask_id_of, read_model
 from latent_tokens.hub import fetch
 from latent_tokens.network.check import check_network
 from latent_tokens.network.transformer import Transformer
@@ -126,7 +126,7 @@ def with_shape(config: TrainConfig, net: Transformer) -> TrainConfig:
 
 def start_folder(config: TrainConfig) -> Path:
     """Return the directory of the model that a run starts from."""
-    return find(str(config.start), partial(fetch, files=FILES))
+    return find(str(config.start), partial(fetch, files=BASE_FILES))
 
 
 def starts_from_hf(folder: Path) -> bool:

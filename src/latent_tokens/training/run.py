@@ -25,7 +25,7 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.storage import append_line, release, remove_empty, write_atomic
 from latent_tokens.tasks import Examples
-from latent_tokens.training.checkpoint import State, save_state
+from latent_tokens.training.checkpoint import TrainState, save_state
 from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.sharding import full_tensor
 
@@ -130,7 +130,7 @@ class Run:
     # The network as it is called: compiled if it was given so, DDP for several ranks
     model: nn.Module
     accelerator: Accelerator
-    state: State
+    state: TrainState
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
     pad: int | None = None  # the token after the end of an answer
     stretches: tuple[Stretch, ...] = ()  # of a run that was extended

@@ -34,7 +34,12 @@ from latent_tokens.storage import (
     write_atomic,
 )
 from latent_tokens.tasks import Examples, Language, Text, description, is_described, task_named
-from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
+from latent_tokens.training.checkpoint import (
+    TrainState,
+    load_state,
+    restore_directory,
+    saved_states,
+)
 from latent_tokens.training.config import (
     DEFAULT_SHAPE,
     LATER_DEFAULTS,
@@ -72,7 +77,7 @@ def setup(
     ignored = () if given is None else OF_TRANSFORMER
 
     # Check the config, and the run that it resumes.
-    method = method_of(config, method)
+    method = resolve_method(config, method)
     first = first_method(config, method)
     wanted = task_named(config.task) if task is None else task
     check_counts(config)
@@ -101,7 +106,7 @@ def setup(
 
     # Load the latest checkpoint. All ranks read theirs before files of later steps are removed.
     ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
-    state = State() if started is None else load_state(folder, net, ema, optimizer)
+    state = TrainState() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
         restore_directory(folder, state, config.keep, task_files)
@@ -135,7 +140,7 @@ def check_counts(config: TrainConfig) -> None:
             raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
 
 
-def method_of(config: TrainConfig, method: Method | None) -> Method:
+def resolve_method(config: TrainConfig, method: Method | None) -> Method:
     """Return the method, or that of the config's name, with the config's loss weight and targets.
 
     Raise ValueError if there is no such method.
@@ -180,7 +185,7 @@ def ema_and_optimizer(
     return ema, torch.optim.AdamW(weights, config.lr, weight_decay=config.weight_decay, fused=True)
 
 
-def check_same_step(folder: Path, state: State) -> None:
+def check_same_step(folder: Path, state: TrainState) -> None:
     """Raise ValueError if ranks have read checkpoints of different steps. All ranks call it."""
     if len(set(processes.all_gather_object(state.step))) > 1:
         fix = "Make sure that all ranks see the same files, then resume again"

@@ -17,7 +17,7 @@ from torch import nn
 
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_fits, check_learned, learned_task
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_int, check_setting
 from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.core.denoiser import as_denoiser, unwrap
@@ -381,7 +381,7 @@ class Model:
         if not isinstance(self.task, Text):
             raise ValueError(f"likelihood: the model learned {self.task.name}. Use a text model.")
         for name in settings:
-            check_choice("setting", name, OF_LIKELIHOOD)
+            check_setting(name, OF_LIKELIHOOD)
         config = EvalConfig(data=None if data is None else Path(data), **settings)
         source = "text" if data is None else f"data={data}"
         examples = sequences_of(self.net, self.task, text, data, num_sequences, source)
@@ -422,7 +422,7 @@ class Model:
             ValueError: a setting is unknown, out of range, or not supported by the method.
         """
         for name in settings:
-            check_choice("setting", name, FOR_SAMPLING)
+            check_setting(name, FOR_SAMPLING)
         named, functions = split_functions(settings)
         config = SamplingConfig(**named)
         decoding = decoding_with_policy(self.net, self.method, self.task, config, functions)

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from latent_tokens.checks import in_message
 from latent_tokens.configs import Config, Split
+
+OF_PUZZLE_TASKS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
+"""Settings of a puzzle task: fields of its class."""
+OF_PUZZLES = (*OF_PUZZLE_TASKS, "split", "skip_bad", "apart_from")
+OF_TEXT = ("length", "tokenizer", "field")
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,11 @@ class DataConfig(Config):
             raise ValueError(
                 "num_train=0 with num_validation=0 and num_test=0: there is nothing to make."
             )
-        for name in ("length", "tokenizer", "field"):
+        for name in OF_PUZZLES:
+            value = getattr(self, name)
+            if value and self.task == "text":
+                raise ValueError(f"{name}={in_message(value)}: text has no such setting")
+        for name in OF_TEXT:
             if getattr(self, name) is not None and self.task != "text":
                 reason = f"is for text, and {self.task} has no such setting"
                 raise ValueError(f"{name}={getattr(self, name)}: {reason}. Leave it out.")

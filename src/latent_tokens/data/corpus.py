@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from latent_tokens.checks import check_package, first_line, in_message
+from latent_tokens.checks import check_package, first_line
 from latent_tokens.configs import Split
 from latent_tokens.data.config import DataConfig
 from latent_tokens.progress import Report
@@ -40,8 +40,6 @@ SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a directory that 
 TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns
 HUB = "hub:"  # prefix of a source on the Hugging Face Hub
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a directory that `datasets` saved
-TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
-OF_PUZZLES = (*TASK_SETTINGS, "split", "skip_bad", "apart_from")  # text does not have them
 
 
 def write_documents(config: DataConfig, folder: Path, report: Report) -> dict[str, Json]:
@@ -95,11 +93,8 @@ def num_held_out(config: DataConfig, split: Split) -> int:
 
 
 def check_text_config(config: DataConfig) -> None:
-    """Raise ValueError if a config has a setting that text does not have, or a file that it cannot be of."""
+    """Raise ValueError if a text cannot be read from the source of a config, or has none to train on."""
     source = Path(str(config.source))
-    for name in OF_PUZZLES:
-        if value := getattr(config, name):
-            raise ValueError(f"{name}={in_message(value)}: text has no such setting")
     if not config.from_file or source.suffix.lower() in TABLES:
         fix = 'Name a text file, a directory of them, or a .jsonl of lines like {"text": ...}.'
         raise ValueError(f"source={config.source}: text is read from a file without columns. {fix}")

@@ -9,7 +9,7 @@ from typing import Any, cast
 from latent_tokens.checkpoints.files import Entries
 from latent_tokens.core import attention, order
 from latent_tokens.core.attention import BlockCausal
-from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.method import METHODS, Method, depth_text
 from latent_tokens.core.order import Blockwise
 from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json
@@ -66,6 +66,7 @@ def method_to(method: Method) -> dict[str, Json]:
     """
     values = {field.name: getattr(method, field.name) for field in fields(method)}
     values |= {name: None for name in MAY_BE_ALL if values[name] == "all"}
+    values["depth"] = depth_text(method.depth)
     later = {"depth": "all", "masked_slots": "in_order", "name": None}
     row = {
         name: value for name, value in values.items() if name not in later or value != later[name]
@@ -92,7 +93,14 @@ def method_from(row: Entries) -> Method:
         for field, known in BUILT_IN.items()
     }
     all_of = {name: "all" for name in MAY_BE_ALL if name in row and row[name] is None}
-    return Method(**{**row, **functions, **all_of})
+    depth = {"depth": parsed_depth(row["depth"])} if "depth" in row else {}
+    return Method(**{**row, **functions, **all_of, **depth})
+
+
+def parsed_depth(text: str) -> Any:
+    """Return the depth of a text such as uniform:0.5. One that is none stays, and `Method` refuses it."""
+    kind, _, share = text.partition(":")
+    return (kind, float(share)) if re.fullmatch(r"\d*\.?\d+", share) else text
 
 
 def parametrized(name: str) -> Blockwise | BlockCausal | None:

@@ -20,6 +20,7 @@ from latent_tokens.checks import block_in, check_choice, check_int
 from latent_tokens.configs import EvalConfig
 from latent_tokens.core.decoding import Count, Decoding, is_off_distribution
 from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.method import Method, checked_method, name_of
 from latent_tokens.core.order import (
     Order,
@@ -37,7 +38,7 @@ from latent_tokens.data.splits import chunks_of
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.settings import check_policy, shown_latents
 from latent_tokens.evaluation.text import perplexity
-from latent_tokens.network.likelihood import token_scores
+from latent_tokens.network.likelihood import scoring_logits
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
@@ -102,10 +103,11 @@ def nats_along_orders(
         draw = partial(streams.uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
         arranged = [first_order(schedule, known, lengths, draw) for _ in range(count)]
         for number, along in enumerate(arranged):
-            scored = token_scores(
+            scored = score_tokens(
                 *(net, method, tokens, along, known.sum(1), lengths, latents),
                 latent_policy=latent_policy,
                 streams=streams,
+                candidate_logits=scoring_logits(net, method, tokens, along, latents),
                 off_distribution=off_distribution,
             )
             nats[number, start : start + len(tokens)] = -scored.log_probabilities.sum(1).cpu()
@@ -404,9 +406,12 @@ def score_continuations(
         is_greedy = torch.ones_like(rows, dtype=torch.bool)
         for _ in range(num_orders):
             order = first_order(schedule, known, lengths, draw)
-            inputs = (net, method, tokens, order, num_known, lengths, settings.latents)
-            off_distribution = settings.off_distribution
-            scored = token_scores(*inputs, ends=ends, off_distribution=off_distribution)
+            scored = score_tokens(
+                *(net, method, tokens, order, num_known, lengths, settings.latents),
+                ends=ends,
+                candidate_logits=scoring_logits(net, method, tokens, order, settings.latents),
+                off_distribution=settings.off_distribution,
+            )
             nats.append(scored.log_probabilities.sum(1).tolist())
             is_greedy &= (scored.is_argmax | ~is_scored).all(1)
         of_each = zip(zip(*nats, strict=True), is_greedy.tolist(), strict=True)

@@ -78,9 +78,7 @@ class BenchConfig(Config):
         "esolm",
         "arm",
     )
-    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N,
-    for any window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth,
-    ar-latents or mdm-left."""
+    """Methods to decode with. {methods}."""
     sizes: tuple[SizeName, ...] = ("tiny",)
     """Network sizes to decode with."""
     lengths: tuple[int, ...] = (128,)

@@ -34,25 +34,20 @@ from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.checks import check_int, one_line
 from latent_tokens.cli import as_flags, explain_flags
 from latent_tokens.commands.shared import Command, keep_freed_memory, print_table
-from latent_tokens.configs import (
-    Config,
-    PositionName,
-    Precision,
-    SizeName,
-    TrainConfig,
-)
+from latent_tokens.configs import Config, PositionName, Precision, SizeName
 from latent_tokens.core import method as of_method, sampling as reference
 from latent_tokens.core.attention import is_cacheable
 from latent_tokens.core.cost import cached_cost, relative_cost
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES, Decoding
 from latent_tokens.core.method import METHODS
+from latent_tokens.devices import device_name, resolve_precision, warn_if_slow
 from latent_tokens.evaluation.settings import shown_latents
 from latent_tokens.network.fast import generate
-from latent_tokens.network.kernels import resolve_precision, warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
 from latent_tokens.tasks import Examples
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.step import ema_update, train_step, training_batches
 
 VOCABULARY = 32  # of the networks that train, as the paper's
@@ -83,9 +78,7 @@ class BenchConfig(Config):
         "esolm",
         "arm",
     )
-    """Methods to decode with. mdm, sidm, scdm, esolm, arm, ar-mtp, ar-mtp-window-N or ar-ntp-N,
-    for any window N from 1, block-mdm-N, for any block of N positions, mdm-depth, scdm-depth,
-    ar-latents or mdm-left."""
+    """Methods to decode with. {methods}."""
     sizes: tuple[SizeName, ...] = ("tiny",)
     """Network sizes to decode with."""
     lengths: tuple[int, ...] = (128,)
@@ -467,7 +460,7 @@ def describe_machine(device: torch.device) -> str:
     """Return the name of the device, and for a CPU its threads and cores."""
     if device.type == "cpu":
         return f"CPU, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
-    return processes.device_name(device)
+    return device_name(device)
 
 
 def measure_ratios() -> dict[str, float]:

@@ -19,7 +19,7 @@ from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of, find_problems
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, read_results
-from latent_tokens.paper.experiments import PUZZLES
+from latent_tokens.paper.experiments import PUZZLE_TASKS
 from latent_tokens.paper.tables import ENOUGH, interval_over_seeds
 
 RESEARCH = Path(__file__).parent
@@ -98,7 +98,7 @@ class Line:
     @property
     def num_independent(self) -> int:
         """The samples of all seeds. Seeds that solve the same puzzles count each puzzle once."""
-        if self.cell.problems or self.cell.task in PUZZLES:
+        if self.cell.problems or self.cell.task in PUZZLE_TASKS:
             return sum({row["problems_sha256"]: row["num_samples"] for row in self.rows}.values())
         return sum(row["num_samples"] for row in self.rows)
 

@@ -1,4 +1,4 @@
-"""Check the text of the repository: pages, help, errors, docstrings, and what they refer to.
+"""Check the text of the repository: pages, help, errors, docstrings, what they refer to, and unique names.
 
     python scripts/lint_docs.py     # prints one line per problem; exit code 1 if there is one
 
@@ -10,7 +10,7 @@ import doctest
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
@@ -37,6 +37,11 @@ METHODS_OF = {
     "Model": ("generate", "evaluate", "likelihood", "save_pretrained", "push_to_hub"),
     "ResultTable": ("to_pandas",),
     "DiffusionCollator": ("loss",),
+}
+MAY_REPEAT = {  # names at the top level of several modules, and why
+    "T": "a type variable",
+    "__all__": "what a module exports",
+    "generate": "network/fast.py has the optimized implementation of core/sampling.py, tested equal to it",
 }
 
 
@@ -236,10 +241,8 @@ def answers(page: str, root: Path) -> Iterator[str]:
         files = re.findall(r"`([\w/]+\.py)`", line)
         if not line.startswith("| ") or not re.search(r"`: `", line):
             continue
-        bodies = [ast.parse((root / "src/latent_tokens" / file).read_text()).body for file in files]
-        defined = {node.name for body in bodies for node in body if isinstance(node, DEFINITION)}
-        assigned = [node for body in bodies for node in body if isinstance(node, ast.Assign | ast.AnnAssign)]
-        defined |= {name.id for node in assigned for name in ast.walk(node) if isinstance(name, ast.Name)}
+        texts = [(root / "src/latent_tokens" / file).read_text() for file in files]
+        defined = set().union(*(names_defined(ast.parse(text).body) for text in texts))
         for name in re.findall(r"`(\w+)`", line):
             if name not in defined:
                 yield f"{number}: {name} is not in {' or '.join(files)}"
@@ -260,7 +263,8 @@ def help_texts() -> dict[str, str]:
     """Return the text of every command and option by its name: the docstrings of classes and attributes."""
     package = ROOT / "src" / "latent_tokens"
     texts = {"latent-tokens": PURPOSE}
-    for path in (package / "configs.py", *sorted((package / "commands").glob("*.py"))):
+    configs = ("configs.py", "data/config.py", "training/config.py")
+    for path in (*map(package.joinpath, configs), *sorted((package / "commands").glob("*.py"))):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef):
                 texts[node.name] = (ast.get_docstring(node) or "").partition("Examples:")[0]
@@ -290,6 +294,25 @@ def errors_raised(source: str) -> Iterator[str]:
         names_a_value = not is_plain or re.match(r"\S+=|--|[\w ]+: |puzzle |(its?|an?) ", parts[0])
         if not names_a_value and ast.unparse(node.exc.func) != "HTTPException":
             yield f"{node.lineno}: names no value: {parts[0]!r}"
+
+
+def names_defined(body: list[ast.stmt]) -> set[str]:
+    """Return the names that the statements of a module define: not those that they import."""
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    targets += [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    names = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return names | {node.name for node in body if isinstance(node, DEFINITION)}
+
+
+def names_repeated(sources: dict[str, str], may_repeat: Collection[str]) -> Iterator[str]:
+    """Yield the names that several modules define at their top level. A reader would take one for another."""
+    modules: dict[str, list[str]] = {}
+    for path, source in sources.items():
+        for name in names_defined(ast.parse(source).body) - set(may_repeat):
+            modules.setdefault(name, []).append(path)
+    for name, paths in sorted(modules.items()):
+        if len(paths) > 1:
+            yield f"{', '.join(paths)}: define {name}. A name means one thing: rename all but one"
 
 
 @cache
@@ -364,6 +387,9 @@ def problems() -> Iterator[str]:
         yield from (f"help of {name}: {breach}" for breach in breaches(text, PHRASES))
     for path in sorted((ROOT / "src").rglob("*.py")):
         yield from of(path, errors_raised)
+    package = ROOT / "src" / "latent_tokens"
+    sources = {str(path.relative_to(package)): path.read_text() for path in sorted(package.rglob("*.py"))}
+    yield from names_repeated(sources, MAY_REPEAT)
     for name, thing in public().items():
         yield from (f"docstring of {name}: {problem}" for problem in docstring_of(thing))
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
-from latent_tokens.checkpoints.files import BUNDLED, fingerprint
+from latent_tokens.checkpoints.files import BUNDLED, network_fingerprint
 from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.evaluation.settings import default_order
 from latent_tokens.hf.model_card import CARD, write_card
@@ -48,7 +48,7 @@ def bundle(run: Path, folder: Path) -> list[Row]:
     """Write a run's weights to a directory as they are bundled, and return the rows measured with them."""
     description = read_description(run, "config.json", "run")
     bundled = from_pretrained(run).bfloat16().float()
-    description["fingerprint"] = fingerprint(bundled)
+    description["fingerprint"] = network_fingerprint(bundled)
     save_pretrained(bundled, folder, dtype=torch.bfloat16, about=description)
     net = from_pretrained(folder)
     task = described(description["task"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.paper.claims import decided, overview
-from latent_tokens.paper.run import measured
+from latent_tokens.paper.run import rows_by_recipe
 from latent_tokens.storage import write_atomic
 
 ROOT = Path(__file__).parents[1]
@@ -21,7 +21,7 @@ TABLE = re.compile(r"(<!-- table claims -->\n).*?(<!-- end -->)", re.S)
 
 def filled(page: str) -> str:
     """Return the page with the table of the stored rows."""
-    table = as_markdown(overview(decided("cpu", Path("runs/paper"), measured(ROWS), None, ROWS)))
+    table = as_markdown(overview(decided("cpu", Path("runs/paper"), rows_by_recipe(ROWS), None, ROWS)))
     return TABLE.sub(lambda match: f"{match[1]}{table}{match[2]}", page)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from latent_tokens import SIZES, Transformer
-from latent_tokens.processes import fastest_device
+from latent_tokens.devices import fastest_device
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 

@@ -23,7 +23,7 @@ from latent_tokens.core.sampling import generate as reference_generate
 from latent_tokens.data.corpus import PackedFile, split_of
 from latent_tokens.data.splits import SplitBuilder
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
-from latent_tokens.evaluation.text import distinct, entropy as entropy_of_sample
+from latent_tokens.evaluation.text import distinct, unigram_entropy as entropy_of_sample
 from latent_tokens.hf.layouts import common_dtype
 from latent_tokens.network.transformer import Block
 from latent_tokens.storage import read_lines

@@ -15,7 +15,7 @@ from helpers.hostile import Call
 from helpers.published_network import Published, lightning
 from helpers.refusals import refused, refused_command
 from latent_tokens import from_pretrained
-from latent_tokens.checkpoints.published import BUFFER, import_checkpoint
+from latent_tokens.checkpoints.published import ROTARY_BUFFER, import_checkpoint
 from latent_tokens.cli import main
 from latent_tokens.core.attention import causal, dense_mask, independent, semi_causal
 from latent_tokens.core.layout import Layout
@@ -179,7 +179,7 @@ WRONG = {  # a change of a checkpoint, and what the error names
         "head.bias is (31,)",
     ),
     "another rotary": (
-        lambda content: content["state_dict"][f"backbone.{BUFFER}"].mul_(2),
+        lambda content: content["state_dict"][f"backbone.{ROTARY_BUFFER}"].mul_(2),
         "is not that of base 10,000",
     ),
 }

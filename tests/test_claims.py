@@ -14,10 +14,17 @@ from helpers.documentation import ROOT
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.claims import claims, claims_table, on_shared_seeds, verdict
 from latent_tokens.paper.experiments import Cell
-from latent_tokens.paper.figures import curves, draw, draw_text, hardware, intervals_note, panels_of
+from latent_tokens.paper.figures import (
+    curves,
+    draw_experiment,
+    draw_text,
+    hardware,
+    intervals_note,
+    panels_of,
+)
 from latent_tokens.paper.recipes import of_cells, recipes
 from latent_tokens.paper.reproduce import reproduce
-from latent_tokens.paper.run import check_together, measured
+from latent_tokens.paper.run import check_together, rows_by_recipe
 from latent_tokens.paper.tables import Line, lines, markdown, text_markdown
 
 sys.path.append(str(ROOT / "scripts"))
@@ -27,7 +34,7 @@ import results_page
 RUNS = Path("runs/paper")
 RESULTS = ROOT / "results" / "cpu"
 ROWS = RESULTS / "rows.jsonl"
-STORED = measured(ROWS)
+STORED = rows_by_recipe(ROWS)
 
 
 def line_of(values, seeds=(0, 1, 2), samples=1_000, task="sudoku-gen", **more):
@@ -143,7 +150,7 @@ def test_table_and_figure_in_the_repository_are_those_of_the_rows(name, tmp_path
     """The .svg files are snapshots: their bytes have every curve, interval, color, legend and caption."""
     shown = lines(recipes(name, "cpu", RUNS), STORED)
     check_together([row for line in shown for row in line.rows], RESULTS)
-    make_table, draw_figure = (text_markdown, draw_text) if "text" in name else (markdown, draw)
+    make_table, draw_figure = (text_markdown, draw_text) if "text" in name else (markdown, draw_experiment)
     table = make_table(shown, name)
     command = f"latent-tokens reproduce {name} --scale cpu"
     assert (RESULTS / f"{name}.md").read_text() == f"{table}\n`{command}`\n"

@@ -62,7 +62,7 @@ def score(name_or_method, order=(0, 1, 2), num_known=(0, 0), tokens=TOKENS, **se
 ONE_OF = "must be one of"
 METHOD_ROWS = [
     (method_with("mdm", latents=2), "latents=2 with attention=bidirectional", "window=3"),
-    (method_with("mdm", window=4, latents=2), "latents=2", "depth=uniform:0.5"),
+    (method_with("mdm", window=4, latents=2), "latents=2", "depth=('uniform', 0.5)"),
     (method_with("ar-mtp-window-4", latents=4), "latents=4", "window=5"),
     (method_with("sidm", latents=1), "latents=1", "latents=0"),
     (method_with("arm", latents=1), "latents=1", "latents=0"),
@@ -86,13 +86,20 @@ METHOD_ROWS = [
     *((lambda name=name: lt.METHODS[name], name, ONE_OF) for name in ("gpt", "ar-ntp-0", "block-mdm-0", "")),
     (lambda: lt.blockwise(0), "block=0", "from 1"),
     *(
-        (method_with("scdm", depth=depth), f"depth={depth}", "all, none:SHARE or uniform:SHARE")
-        for depth in ("some", "none", "uniform:", "none:0", "none:1.5", "uniform:nan", "all:0.5")
+        (method_with("scdm", depth=depth), f"depth={depth}", "('none', SHARE) or")
+        for depth in (
+            "none:0.5",
+            ("some", 0.5),
+            ("none",),
+            ("none", 0),
+            ("none", 1.5),
+            ("uniform", torch.nan),
+        )
     ),
-    (method_with("sidm", depth="none:0.5"), "depth=none:0.5", "attends to no other one"),
-    (method_with("arm", depth="uniform:0.5"), "depth=uniform:0.5", "attends to no other one"),
-    (method_with("scdm", depth="uniform:0.5", targets="next"), "depth=uniform:0.5", "Use targets=all"),
-    (method_with("ar-ntp-4", depth="none:0.5"), "with targets=next", "Use targets=all"),
+    (method_with("sidm", depth=("none", 0.5)), "depth=none:0.5", "attends to no other one"),
+    (method_with("arm", depth=("uniform", 0.5)), "depth=uniform:0.5", "attends to no other one"),
+    (method_with("scdm", depth=("uniform", 0.5), targets="next"), "depth=uniform:0.5", "Use targets=all"),
+    (method_with("ar-ntp-4", depth=("none", 0.5)), "with targets=next", "Use targets=all"),
 ]
 DECODING_ROWS = [
     *((decoding_with(candidates=k), f"candidates={k!r}", "from 1") for k in (0, -1, "some")),

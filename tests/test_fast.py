@@ -16,7 +16,7 @@ from latent_tokens.core.distribution import nucleus
 from latent_tokens.core.sampling import decode, finish, reference_logits
 from latent_tokens.core.state import start
 from latent_tokens.network import memory, transformer
-from latent_tokens.network.fast import FastCandidateLogits, microbatches, qkv_table
+from latent_tokens.network.fast import FastCandidateLogits, decoding_microbatches, qkv_table
 from latent_tokens.sizes import Size
 
 VOCAB, LENGTH = 7, 12
@@ -254,7 +254,7 @@ def test_batch_decoded_in_parts_gives_equal_samples(monkeypatch, name, options):
     inputs = (net, lt.METHODS[name], tokens, known, decoding, 3)
     expected = lt.generate(*inputs, lengths=lengths)
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 2_000)
-    parts = microbatches(net, lt.METHODS[name], start(*inputs, None, lengths), decoding)
+    parts = decoding_microbatches(net, lt.METHODS[name], start(*inputs, None, lengths), decoding)
     assert len(parts) > 3
     assert torch.cat(parts).sort().values.tolist() == list(range(40))
     assert same(lt.generate(*inputs, lengths=lengths), expected)

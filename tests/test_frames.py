@@ -28,7 +28,7 @@ from latent_tokens.trace.boards import view
 from latent_tokens.trace.drawing import figure, moments, strip
 from latent_tokens.trace.examples import EXAMPLES, examples
 from latent_tokens.trace.record import DecodeRequest, trace, verdict_of
-from latent_tokens.trace.terminal import PART, STYLES, watching, whole_characters
+from latent_tokens.trace.terminal import PART, TERMINAL_STYLES, watching, whole_characters
 
 PUZZLE = EXAMPLES[4][1]
 ALMOST = "641.3232541613462525...3512364463251"
@@ -322,7 +322,7 @@ def step(chosen, tokens, latents, candidates):
 
 def test_every_step_is_drawn_in_its_colors(monkeypatch):
     pictures = []
-    names = {style: name for name, style in STYLES.items()}
+    names = {style: name for name, style in TERMINAL_STYLES.items()}
 
     class Live:
         def __init__(self, picture, **options):

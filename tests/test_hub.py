@@ -20,7 +20,7 @@ from helpers.runs import tiny_run
 from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find, tensors_sha256
 from latent_tokens.evaluation.rows import read_results
-from latent_tokens.hf.export import MODULE, RESULTS, save_pretrained
+from latent_tokens.hf.export import MODULE, RESULTS, export_model
 from latent_tokens.hf.model_card import CARD, card
 from latent_tokens.storage import append_line, read_description, read_lines
 from latent_tokens.tasks import TASKS, described
@@ -93,7 +93,7 @@ def output_of(script, address, home, *arguments):
 @pytest.mark.slow
 def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     """So is one in a subfolder, next to another model."""
-    save_pretrained(from_pretrained(run), tmp_path / "saved")
+    export_model(from_pretrained(run), tmp_path / "saved")
     with serving() as (address, repositories, asked):
         files = {f"small/mine/{path.name}": path.read_bytes() for path in (tmp_path / "saved").iterdir()}
         repositories["someone/all"] = {**files, "model.safetensors": b"another model"}
@@ -134,7 +134,7 @@ def test_bundled_model_and_name_that_no_hub_has_need_no_network():
 
 def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     net = from_pretrained(run)
-    save_pretrained(net, tmp_path / "given")
+    export_model(net, tmp_path / "given")
     back = from_pretrained(tmp_path / "given")
     assert same(net, back)
     before, after = (read_description(folder, "config.json", "model") for folder in (run, tmp_path / "given"))
@@ -145,11 +145,11 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     assert before["data_sha256"]["train"] in text
     (row,) = read_results(run / RESULTS)
     assert f"| sudoku-4 | top-prob | 8 | 3 | valid | {row['valid']:.1f}% |" in text
-    save_pretrained(back, tmp_path / "again")
+    export_model(back, tmp_path / "again")
     shutil.copytree(run, tmp_path / "four")
     config = (run / "config.json").read_text()
     (tmp_path / "four/config.json").write_text(config.replace('"steps": 3', '"steps": 4'))
-    save_pretrained(from_pretrained(tmp_path / "four"), tmp_path / "extended")
+    export_model(from_pretrained(tmp_path / "four"), tmp_path / "extended")
     assert "None were measured" in (tmp_path / "extended" / CARD).read_text()
     given, again = (
         {file.name: file.read_bytes() for file in (tmp_path / folder).iterdir() if file.name != CARD}
@@ -162,13 +162,13 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
 
 @pytest.mark.parametrize("change", ["weights", "method"])
 def test_changed_model_is_saved_without_old_results(run, tmp_path, change):
-    save_pretrained(from_pretrained(run), tmp_path / "given")
+    export_model(from_pretrained(run), tmp_path / "given")
     net = from_pretrained(run)
     if change == "weights":
         net.head.bias.data[0] += 0.5
     else:
         net.method = METHODS["sidm"]
-    save_pretrained(net, tmp_path / "given")  # over a model with results
+    export_model(net, tmp_path / "given")  # over a model with results
     assert read_results(tmp_path / "given" / RESULTS) == []
     about = read_description(tmp_path / "given", "config.json", "model")
     assert about["name"] == ("scdm" if change == "weights" else "sidm")
@@ -182,13 +182,13 @@ def test_changed_model_is_saved_without_old_results(run, tmp_path, change):
 
 def test_a_model_made_in_code_or_whose_folder_is_gone(nano, tmp_path):
     nano.method = METHODS["arm"]
-    save_pretrained(nano, tmp_path / "made", dtype=torch.bfloat16)
+    export_model(nano, tmp_path / "made", dtype=torch.bfloat16)
     about = front((tmp_path / "made" / CARD).read_text())
     assert (about["pipeline_tag"], about["tags"]) == ("text-generation", ["latent-tokens", "diffusion"])
     assert torch.equal(from_pretrained(tmp_path / "made").head.bias, nano.head.bias.bfloat16().float())
     nano.folder = tmp_path / "nowhere"
     with refused("is missing, and ", "Set net.folder = None"):
-        save_pretrained(nano, tmp_path / "lost")
+        export_model(nano, tmp_path / "lost")
     nano.folder = None
     assert not (tmp_path / "lost").exists()
 

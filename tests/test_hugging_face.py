@@ -19,7 +19,7 @@ from transformers.dynamic_module_utils import get_imports
 import latent_tokens as lt
 from helpers.refusals import refused
 from latent_tokens.core.layout import Layout
-from latent_tokens.hf.export import CODE, save_pretrained
+from latent_tokens.hf.export import CODE, export_model
 from latent_tokens.hf.modeling_latent_tokens import LatentTokensConfig, LatentTokensForMaskedLM
 
 LENGTH, MASK = 16, 4
@@ -33,7 +33,7 @@ def model_of(pico, tmp_path_factory):
     def of(method):
         pico.method, pico.folder = lt.METHODS[method] if isinstance(method, str) else method, None
         folder = tmp_path_factory.mktemp("model")
-        save_pretrained(pico, folder)
+        export_model(pico, folder)
         return AutoModelForMaskedLM.from_pretrained(folder)
 
     return of
@@ -60,7 +60,7 @@ def equal(one, other):
 @pytest.mark.slow
 def test_transformers_loads_a_saved_model_to_equal_logits(pico, tmp_path):
     pico.method, pico.folder = lt.METHODS["scdm"], None
-    save_pretrained(pico, tmp_path / "given")
+    export_model(pico, tmp_path / "given")
     script = """
 import json, sys
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
@@ -129,7 +129,7 @@ def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
     for name in ("dtype", "torch_dtype"):
         assert opened("sudoku-6-scdm", **{name: torch.bfloat16}).dtype == torch.bfloat16
     for dtype in (torch.bfloat16, torch.float32):
-        save_pretrained(net, tmp_path, dtype=dtype)
+        export_model(net, tmp_path, dtype=dtype)
         model = opened(tmp_path, dtype="auto")
         assert model.dtype == model.config.dtype == dtype
 

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 from transformers import AutoTokenizer, pipeline
 
 from latent_tokens import TASKS, Text, from_pretrained
-from latent_tokens.hf.export import save_pretrained
+from latent_tokens.hf.export import export_model
 from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
 from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.tasks.text.tokenizer import learn_bpe
@@ -89,7 +89,7 @@ def test_learned_tokenizer_stays_and_has_a_mask(tmp_path):
 
 
 def test_tokenizer_of_a_saved_model_reads_and_writes_for_it(tmp_path):
-    save_pretrained(from_pretrained("sudoku-6-scdm"), tmp_path)
+    export_model(from_pretrained("sudoku-6-scdm"), tmp_path)
     model = LatentTokensForMaskedLM.from_pretrained(tmp_path)
     fill = pipeline("fill-mask", model=model, tokenizer=str(tmp_path))
     board = "123456456123231564564231312645" + "64531."

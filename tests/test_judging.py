@@ -15,9 +15,9 @@ from latent_tokens.evaluation.text import (
     LanguageModel,
     Trigrams,
     distinct,
-    entropy,
     find_evaluator,
     perplexity,
+    unigram_entropy,
 )
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples, Text
@@ -141,7 +141,7 @@ def test_a_row_says_what_the_samples_are(capsys):
     net.method = METHODS["scdm"]
     (row,) = evaluate(net, Text(12), num_samples=3, latents=2, top_p=0.01, evaluator=judge)
     assert "scoring with the evaluator model reader: 3/3" in capsys.readouterr().err
-    each = [entropy(sample) for sample in judge.samples]
+    each = [unigram_entropy(sample) for sample in judge.samples]
     assert row["entropy"] == pytest.approx(np.mean(each), abs=1e-4)
     half = half_interval(each)
     assert row["entropy_ci95"] == pytest.approx([np.mean(each) - half, np.mean(each) + half], abs=1e-4)

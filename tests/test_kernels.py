@@ -10,7 +10,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from latent_tokens import METHODS, Size, Transformer
 from latent_tokens.core.attention import block_mask, dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
-from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, bf16_is_fast, linear, packed_weights
+from latent_tokens.devices import bf16_is_fast
+from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, linear, packed_weights
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
 POSITIONS = torch.arange(SLOTS).expand(ROWS, -1)

@@ -16,7 +16,7 @@ from helpers.tiny_models import VOCAB, tiny_model
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained, from_transformers, load
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.cli import main
-from latent_tokens.hf.export import save_pretrained
+from latent_tokens.hf.export import export_model
 
 LENGTH = 9
 
@@ -234,7 +234,7 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
     """A Qwen2 whose tokenizer names MASK could be an Open-dCoder, which is an mdm-left."""
     net = HuggingFaceDenoiser(tiny_model("qwen2"), None)
     net.method = METHODS["esolm"]
-    save_pretrained(net, tmp_path / "exported")
+    export_model(net, tmp_path / "exported")
     with refused(f"Open it with load('{tmp_path / 'exported'}')"):
         from_transformers(tmp_path / "exported")
     assert from_pretrained(tmp_path / "exported").method == METHODS["esolm"]

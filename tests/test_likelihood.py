@@ -17,7 +17,7 @@ from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.likelihood import (
     Continuation,
     LikelihoodSettings,
-    batches,
+    length_batches,
     nats_along_orders,
     score_continuations,
 )
@@ -167,7 +167,7 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
     examples = first_examples(8)
     whole = nats_along_orders(net, examples, orders=3, seed=7)
     assert whole.shape == ((1, 8) if name == "arm" else (3, 8))
-    for limit, value in (("ROWS", 1), ("MAX_POSITIONS", 9)):  # of 4 positions each
+    for limit, value in (("MAX_SEQUENCES", 1), ("MAX_POSITIONS", 9)):  # of 4 positions each
         with monkeypatch.context() as patch:
             patch.setattr(f"latent_tokens.evaluation.likelihood.{limit}", value)
             assert nats_along_orders(net, examples, orders=3, seed=7) == pytest.approx(whole, abs=1e-5)
@@ -306,5 +306,5 @@ def test_wrong_settings_of_continuations_are_refused(net):
 
 def test_batch_of_long_continuations_is_smaller():
     rows = [Continuation([0] * length, [1], 0) for length in (2_047, 99, 4_095, 7)]
-    assert list(batches(rows, 3)) == [[2], [0, 1], [3]]
-    assert list(batches(rows[1::2], 1)) == [[0], [1]]
+    assert list(length_batches(rows, 3)) == [[2], [0, 1], [3]]
+    assert list(length_batches(rows[1::2], 1)) == [[0], [1]]

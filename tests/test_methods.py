@@ -58,11 +58,11 @@ def test_the_table_of_methods_is_the_papers():
 @pytest.mark.parametrize(
     ("base", "change", "name"),
     [
-        ("mdm", {"depth": "uniform:0.5"}, "mdm-depth"),
-        ("mdm", {"depth": "uniform:0.25"}, "mdm (uniform:0.25)"),
+        ("mdm", {"depth": ("uniform", 0.5)}, "mdm-depth"),
+        ("mdm", {"depth": ("uniform", 0.25)}, "mdm (uniform:0.25)"),
         ("scdm-depth", {"weight": "flat"}, "scdm-depth (flat)"),
-        ("ar-mtp-window-4", {"depth": "uniform:1"}, "ar-mtp-window-4 (uniform:1)"),
-        ("esolm", {"depth": "none:0.5", "weight": "flat"}, "esolm (flat, none:0.5)"),
+        ("ar-mtp-window-4", {"depth": ("uniform", 1)}, "ar-mtp-window-4 (uniform:1)"),
+        ("esolm", {"depth": ("none", 0.5), "weight": "flat"}, "esolm (flat, none:0.5)"),
         ("scdm-depth", {"order": lt.left_to_right}, "custom"),
         ("ar-latents", {"weight": "elbo"}, "ar-latents (elbo)"),
         ("ar-latents", {"masked_slots": "in_order"}, "custom"),
@@ -145,8 +145,8 @@ def test_samples_of_a_rule_of_distance_equal_the_reference():
     [
         *((lt.METHODS[name], "fixed") for name in ("mdm", "ar-mtp-window-4", "block-mdm-4")),
         *((lt.METHODS[name], "free") for name in ("mdm-depth", "scdm", "scdm-depth", "ar-latents")),
-        (replace(lt.METHODS["mdm"], depth="none:0.5"), "fixed"),
-        (replace(lt.METHODS["ar-mtp-window-4"], depth="uniform:0.5"), "free"),
+        (replace(lt.METHODS["mdm"], depth=("none", 0.5)), "fixed"),
+        (replace(lt.METHODS["ar-mtp-window-4"], depth=("uniform", 0.5)), "free"),
         (lt.Method(lt.any_order, dilated), "fixed"),
         (lt.Method(lt.any_order, dilated_causal), "free"),
     ],
@@ -159,7 +159,7 @@ def test_rule_and_depth_set_how_n_is_controlled(method, control):
     ("name", "change"),
     [
         ("mdm", {"window": 3, "latents": 2}),
-        ("mdm", {"window": 4, "latents": 2, "depth": "uniform:0.5"}),
+        ("mdm", {"window": 4, "latents": 2, "depth": ("uniform", 0.5)}),
         ("scdm", {"window": 4, "latents": 2}),
         ("scdm", {"attention": bidirectional}),
         ("mdm", {"attention": independent}),
@@ -263,7 +263,7 @@ def test_half_of_the_rows_of_mdm_depth_show_a_uniform_number_all_scored():
 
 def test_depth_of_none_in_every_row_trains_sidm(nano):
     tokens = torch.randint(0, 4, (6, LENGTH), generator=generator())
-    every = replace(lt.METHODS["scdm"], depth="none:1")
+    every = replace(lt.METHODS["scdm"], depth=("none", 1))
     methods = (every, lt.METHODS["sidm"], lt.METHODS["scdm-depth"], lt.METHODS["scdm"])
     of_every, of_sidm, half, none = (
         lt.loss(nano, method, tokens, tokens < 0, generator(3)).item() for method in methods

@@ -12,8 +12,8 @@ from latent_tokens import METHODS, TASKS, TrainConfig, fit, from_pretrained, loa
 from latent_tokens.checkpoints import stored_methods
 from latent_tokens.checkpoints.stored_methods import method_from, method_to
 from latent_tokens.cli import main
-from latent_tokens.configs import DataConfig
 from latent_tokens.core.method import name_of
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.datasets import make_data
 from latent_tokens.plugins import installed
 from latent_tokens.tasks import configured, task_named

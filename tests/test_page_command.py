@@ -19,7 +19,7 @@ from helpers.runs import tiny_run
 from latent_tokens import METHODS, fit, save_pretrained
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
-from latent_tokens.commands.page import BUNDLED
+from latent_tokens.commands.page import PAGE_MODELS
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.page import models
 from latent_tokens.page.document import page_with, read_asset, script_of, stored_curve
@@ -60,7 +60,7 @@ def test_page_has_the_bundled_models_and_its_own_scripts_only(tmp_path, addresse
     assert file.stat().st_size <= 2_400_000
     assert addresses == []
     page = file.read_text()
-    assert [entry["name"] for entry in contents(page, "contents")["entries"]] == list(BUNDLED)
+    assert [entry["name"] for entry in contents(page, "contents")["entries"]] == list(PAGE_MODELS)
     assert contents(page, "weights-0")["config"]["task"]["name"] == "sudoku-6"
     assert contents(page, "contents")["record"]["model"] == "sudoku-6-scdm"
     assert contents(page, "traces") == []

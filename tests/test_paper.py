@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from helpers.refusals import refused
-from latent_tokens.configs import MAY_CHANGE_ON_RESUME, DataConfig, EvalConfig, ReproduceConfig, TrainConfig
+from latent_tokens.configs import EvalConfig, ReproduceConfig
+from latent_tokens.data.config import DataConfig
 from latent_tokens.evaluation.rows import HASH, append_result, check_equal, read_results
 from latent_tokens.paper import plan as workers
 from latent_tokens.paper.claims import claims
@@ -30,6 +31,7 @@ from latent_tokens.paper.reproduce import reproduce, write_all
 from latent_tokens.paper.run import held_out, nats_above
 from latent_tokens.paper.scales import SCALES
 from latent_tokens.storage import append_line, read_lines
+from latent_tokens.training.config import MAY_CHANGE_ON_RESUME, TrainConfig
 from latent_tokens.training.run import Preempted
 
 ROWS = Path(__file__).parents[1] / "results" / "cpu" / "rows.jsonl"
@@ -337,13 +339,13 @@ def run_script(three, monkeypatch):
     """Return a function that runs a script for each model, and the processes."""
     started = []
 
-    def start(work, config, start=workers.start):
+    def start(work, config, start=workers.start_process):
         started.append(start(work, config))
         return started[-1]
 
     def run(script):
         monkeypatch.setattr(workers, "command", lambda work, config: [sys.executable, "-c", script])
-        monkeypatch.setattr(workers, "start", start)
+        monkeypatch.setattr(workers, "start_process", start)
         run_in_processes(works_of(three), three)
 
     return run, started

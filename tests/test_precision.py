@@ -10,7 +10,7 @@ from helpers.refusals import refused
 from helpers.runs import checkpoints, description, stop_at, tiny_run
 from latent_tokens import METHODS, TASKS, Decoding, EvalConfig, evaluate, fit, from_pretrained
 from latent_tokens.core.sampling import generate
-from latent_tokens.network.kernels import bf16_is_fast, precision_reason, resolve_precision, warn_if_slow
+from latent_tokens.devices import bf16_is_fast, precision_reason, resolve_precision, warn_if_slow
 
 CPU = torch.device("cpu")
 NEITHER = {"avx2": True, "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}

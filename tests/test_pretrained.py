@@ -46,7 +46,7 @@ CONFIGS = [  # wrong entries of a config: keys, value, error
     ("model max_length", 1 << 40, "at most 65,535"),
     ("model positions", ["both"], "must be one of both, rotary, learned"),
     ("method window", 0, "window=0: must be a whole number from 1"),
-    ("method depth", "uniform:2", "depth=uniform:2"),
+    ("method depth", "uniform:2", "depth=('uniform', 2.0)"),
     ("model", [], "corrupt"),
 ]
 

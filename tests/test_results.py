@@ -20,7 +20,7 @@ from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read
 from latent_tokens.hf.model_card import figures
 from latent_tokens.model import ResultTable
 from latent_tokens.paper.recipes import recipes
-from latent_tokens.paper.run import measured, run
+from latent_tokens.paper.run import rows_by_recipe, run
 
 ROWS = ROOT / "results" / "cpu" / "rows.jsonl"
 
@@ -85,20 +85,20 @@ def test_rows_of_other_decodings_differ_in_card_table_and_tracker(path, row, cap
 def test_a_changed_or_differing_row_is_refused_by_name(path, row):
     append_result(path, row)
     append_result(path, {**row, "seconds": 99.0})  # the same row, measured a second time
-    assert measured(path)[row["recipe"]]["seconds"] == row["seconds"]
+    assert rows_by_recipe(path)[row["recipe"]]["seconds"] == row["seconds"]
     append_result(path, {**row, "valid": 90.8})
     with refused("two rows of recipe 072134c54b4c differ in valid (40.8 and 90.8)"):
-        measured(path)
+        rows_by_recipe(path)
     path.write_text(path.read_text().replace('"valid": 40.8', '"valid": 90.8', 1))
     with refused("rows.jsonl, row 1: was changed after it was measured"):
-        measured(path)
+        rows_by_recipe(path)
 
 
 def test_a_row_without_a_key_is_refused_in_one_line(tmp_path, row):
     for name in ("recipe", "cell", "weights_sha256", "metric"):
         append_result(tmp_path / name, {key: value for key, value in row.items() if key != name})
         with refused("row 1: has no ", name):
-            measured(tmp_path / name)
+            rows_by_recipe(tmp_path / name)
 
 
 def test_a_row_that_another_process_measured_meanwhile_is_taken(path, tmp_path, row, monkeypatch):
@@ -109,7 +109,7 @@ def test_a_row_that_another_process_measured_meanwhile_is_taken(path, tmp_path, 
         append_result(path, first)
         return {**first, "device": "the second"}
 
-    monkeypatch.setattr("latent_tokens.paper.run.measure", measure)
+    monkeypatch.setattr("latent_tokens.paper.run.measure_recipe", measure)
     (row,) = run([recipe], path)
     assert row["device"] == "the first"
     assert len(path.read_text().splitlines()) == 1

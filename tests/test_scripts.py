@@ -65,7 +65,9 @@ PLANTED = [
     (lint_docs.errors_raised, ('raise ValueError("cannot")',), "1: names no value"),
     (lint_docs.docstring_of, (undocumented,), "has no Example", "has no Args", "has no Raises"),
     (lint_docs.docstring_of, (no_python,), "its Example is not Python"),
+    (lint_docs.names_repeated, ({"a.py": "x = y = 1", "b.py": "def y(): ..."}, ()), "a.py, b.py: define y"),
     # Nothing.
+    (lint_docs.names_repeated, ({"a.py": "x = z\nfrom c import y", "b.py": "y: int = 1\nz = 2"}, ("z",))),
     (lint_docs.language, ("Train, it\nis `x; y`.\n| `stands` x; |\n\n```\nit says\n```\n\n    holds\n",)),
     (lint_docs.wide_lines, (f"[x]({'y' * 200})\n| {'x' * 200}",)),
     (lint_docs.files_linked, ("[x](README.md#a) [y](http://nowhere)", ROOT)),

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import latent_tokens as lt
-from latent_tokens.configs import EvalConfig, SamplingConfig, TrainConfig
+from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core import sampling
 from latent_tokens.core.selection import AtMost, select
 from latent_tokens.keywords import DecodingKeywords, EvalKeywords, SamplingKeywords, TrainSettings
+from latent_tokens.training.config import TrainConfig
 
 
 def step_of(rows, *, in_order=False, num_candidates=None):

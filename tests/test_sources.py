@@ -14,7 +14,7 @@ from helpers.hostile import Call
 from helpers.refusals import refused
 from latent_tokens import TASKS, DataConfig, load_data, make_data
 from latent_tokens.tasks.readers import read_source
-from latent_tokens.tasks.zebra.puzzles import WORDS, answer, read_prompt
+from latent_tokens.tasks.zebra.puzzles import WORDS, answered_table, read_prompt
 
 PROTOCOLS = (0, 2, pickle.HIGHEST_PROTOCOL)
 PUZZLE, BOARDS, ZEBRA, FOUR = TASKS["sudoku-puzzle"], TASKS["sudoku-9"], TASKS["zebra"], TASKS["countdown-4"]
@@ -41,7 +41,7 @@ def shah_zebras(count):
     for row in examples.tokens:
         _, houses, attributes = read_prompt(row)
         words = [WORDS[token] for token in row]
-        table = [list(range(houses)), *answer(row, houses, attributes).tolist()]
+        table = [list(range(houses)), *answered_table(row, houses, attributes).tolist()]
         order = np.array([(r, c) for r in range(attributes) for c in range(houses)], np.int16)
         solved = [str(number) for r, c in order.tolist() for number in (r, c, table[r + 1][c])]
         records.append([[*words[1 : words.index("<SEP>") - houses], "ANSWER", *solved], table, order])

@@ -17,19 +17,19 @@ from latent_tokens.cli import main
 from latent_tokens.data.corpus import (
     LONGEST_DOCUMENT,
     SHORTEST,
-    blocks_of,
     documents,
     files_of,
     length_of,
     pieces,
     split_of,
+    text_blocks,
 )
 from latent_tokens.evaluation.likelihood import likelihoods, num_bytes
 from latent_tokens.evaluation.text import LanguageModel
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import text_described
-from latent_tokens.tasks.text.tokenizer import END, FILE, Bytes, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import END, TOKENIZER_FILE, Bytes, Learned, learn_bpe, read_tokenizer
 
 WORDS = (
     "the", "cell", "row", "box", "unit", "candidate", "is", "open", "known", "masked", "latent", "and",
@@ -233,7 +233,7 @@ def test_text_model_is_evaluated(run, data, tmp_path, capsys):
 def test_bytes_of_a_text_do_not_depend_on_where_a_character_is_cut(name, tmp_path):
     text = "日本語のテキスト, Größe, plain " * 9
     if name != "bytes":
-        (tmp_path / FILE).write_bytes(learn_bpe(iter([article(1)]), 300).to_json())
+        (tmp_path / TOKENIZER_FILE).write_bytes(learn_bpe(iter([article(1)]), 300).to_json())
         name = str(tmp_path)
     for length in (16, 17, 256):
         task = Text(length, name)
@@ -365,12 +365,12 @@ def test_a_large_file_is_read_as_if_it_were_in_one_block(tmp_path):
     file = tmp_path / "a.txt"
     text = "a\r\né\r\n\ufeff€\rx\n\r\n😀\r" * 100_000  # more than a block
     file.write_bytes(f"\ufeff{text}".encode())
-    blocks = list(blocks_of(file))
+    blocks = list(text_blocks(file))
     assert len(blocks) > 1
     assert "".join(blocks) == text.replace("\r\n", "\n").replace("\r", "\n")
     file.write_bytes(f"{text}cdef".encode() + b"\xe2\x82")
     with refused("a.txt: not UTF-8 (unexpected end of data). Convert it to UTF-8"):
-        list(blocks_of(file))
+        list(text_blocks(file))
 
 
 def test_folder_source_reads_text_files_and_counts_the_others(tmp_path, capsys):

@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments
 
 from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
 from latent_tokens.core.denoiser import exclude_mask_token
-from latent_tokens.hf.export import save_pretrained
+from latent_tokens.hf.export import export_model
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
 
 # On one CPU torch warns of more workers.
@@ -81,7 +81,7 @@ SETTINGS = partial(
 def model(pico, tmp_path):
     """Return the untrained pico network in transformers."""
     pico.method, pico.folder = METHODS["scdm"], None
-    save_pretrained(pico, tmp_path / "model")
+    export_model(pico, tmp_path / "model")
     return LatentTokensForMaskedLM.from_pretrained(tmp_path / "model")
 
 

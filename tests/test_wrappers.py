@@ -15,7 +15,7 @@ from helpers.own_network import Tied
 from helpers.refusals import refused
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.sampling import generate as reference
-from latent_tokens.hf.export import save_pretrained as save_for_transformers
+from latent_tokens.hf.export import export_model as save_for_transformers
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
 
 # peft asks transformers for a name that version 6 will not have.

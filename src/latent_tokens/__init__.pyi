@@ -1,7 +1,7 @@
 """The public names, each with its module. `__init__.py` reads this list."""
 
 from .checkpoints.stored_methods import load_method as load_method
-from .configs import DataConfig as DataConfig, EvalConfig as EvalConfig, TrainConfig as TrainConfig
+from .configs import EvalConfig as EvalConfig
 from .core.attention import block_causal as block_causal, dense_mask as dense_mask
 from .core.confidence import (
     Candidates as Candidates,
@@ -54,6 +54,7 @@ from .core.selection import (
     given_partition as given_partition,
     reverse_process as reverse_process,
 )
+from .data.config import DataConfig as DataConfig
 from .data.datasets import make_data as make_data
 from .data.loading import as_numpy as as_numpy, as_tensors as as_tensors, load_data as load_data
 from .data.splits import dataset as dataset
@@ -85,4 +86,5 @@ from .tasks import (
     TaskBase as TaskBase,
     Text as Text,
 )
+from .training.config import TrainConfig as TrainConfig
 from .training.loop import fit as fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -20,6 +20,7 @@ C = TypeVar("C", bound="DataclassInstance")
 LONGEST_LINE = 1_000  # characters
 LONGEST_LABEL = 100
 MOST_THREADS = 1_024
+DEVICE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 OTHER_WORDS = {
     "learning_rate": "lr",
     "lr_scheduler_type": "schedule",
@@ -38,9 +39,9 @@ OTHER_WORDS = {
     "resume_from_checkpoint": "resume",
     "do_sample": "temperature",
     "num_return_sequences": "num_samples",
-    "device": "CUDA_VISIBLE_DEVICES",
+    "device": DEVICE_VARIABLE,
 }
-"""Settings of other libraries, and ours. That of the device is an environment variable."""
+"""Settings of other libraries, and ours."""
 INT64_END = 1 << 63  # the first whole number that no tensor can store
 
 
@@ -91,9 +92,9 @@ def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, with the closest, if `value` is not one of the allowed values."""
     if value not in allowed:
         words = [str(word) for word in allowed if word is not None]
-        ours = OTHER_WORDS.get(str(value), "") if name == "setting" else ""
-        hint = f". Use {ours}" if ours in words or ours.isupper() else did_you_mean(value, words)
-        raise ValueError(f"{name}={value}: must be one of {', '.join(words)}{hint}")
+        raise ValueError(
+            f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}"
+        )
 
 
 def block_in(order: str | None) -> int | None:
@@ -125,9 +126,22 @@ def changed(config: C, settings: Mapping[str, Any]) -> C:
 
 def check_settings(kind: type[DataclassInstance], settings: Iterable[str]) -> None:
     """Raise ValueError, with the closest name, unless all settings are fields of a config."""
-    names = tuple(signature(kind).parameters)
     for name in settings:
-        check_choice("setting", name, names)
+        check_setting(name, tuple(signature(kind).parameters))
+
+
+def check_setting(name: str, names: tuple[str, ...]) -> None:
+    """Raise ValueError, with ours or the closest, if a setting is not one of `names`."""
+    ours = our_word(name, names)
+    if ours is not None:
+        raise ValueError(f"setting={name}: must be one of {', '.join(names)}. Use {ours}")
+    check_choice("setting", name, names)
+
+
+def our_word(name: str, names: Collection[str]) -> str | None:
+    """Return our word for a setting of other libraries, one of `names` or a variable, or None."""
+    ours = None if name in names else OTHER_WORDS.get(name)
+    return ours if ours in names or ours == DEVICE_VARIABLE else None
 
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:
@@ -198,18 +212,6 @@ def check_package(package: str, extra: str, name: object) -> None:
     if find_spec(package) is None:
         fix = f"Install it from a clone (pip install -e '.[{extra}]')"
         raise ValueError(f"{name}: {package} is not installed. {fix}.")
-
-
-def ask_hub(
-    name: str, file: str, revision: str | None = None, token: str | bool | None = None
-) -> None:
-    """Raise the error of huggingface_hub if the hub has no such file, or cannot be reached.
-
-    This is one request. A download would retry for half a minute, and print a warning each time.
-    """
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-    get_hf_file_metadata(hf_hub_url(name, file, revision=revision), token=token)
 
 
 def first_line(error: Exception) -> str:

@@ -18,7 +18,7 @@ import tyro
 from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, arg, subcommand
 
 from latent_tokens import processes
-from latent_tokens.checks import OTHER_WORDS, first_line, one_line
+from latent_tokens.checks import first_line, one_line, our_word
 from latent_tokens.commands import COMMANDS, RUN
 from latent_tokens.configs import IN_HELP, SWEPT, EvalConfig, InputConfig
 from latent_tokens.storage import package_version
@@ -122,9 +122,9 @@ def check_words(command: str, arguments: Sequence[str]) -> None:
             continue
         if defaults.get(name) is MISSING:
             raise ValueError(f"{flag}: has no flag. Use latent-tokens {command} {name.upper()}.")
-        ours = OTHER_WORDS.get(name, "")
-        if name not in defaults and (ours in defaults or ours.isupper()):
-            word = ours if ours.isupper() else f"--{ours.replace('_', '-')}"
+        ours = our_word(name, defaults)
+        if ours is not None:
+            word = f"--{ours.replace('_', '-')}" if ours in defaults else ours
             raise ValueError(f"{flag}: is not an option of {command}. Use {word}.")
 
 

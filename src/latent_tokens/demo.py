@@ -11,23 +11,23 @@ from typing import Literal, cast
 
 import torch
 
-from latent_tokens.checkpoints.files import BUNDLED, fingerprint
+from latent_tokens.checkpoints.files import BUNDLED, network_fingerprint
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig, TrainConfig
+from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES
+from latent_tokens.devices import fastest_device, resolve_precision
 from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
-from latent_tokens.evaluation.report import figure
+from latent_tokens.evaluation.report import draw_results
 from latent_tokens.evaluation.rows import Row, append_result, read_results
 from latent_tokens.hf.directory import from_pretrained, save_pretrained
 from latent_tokens.hf.model_card import write_card
-from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.page.document import page_with
-from latent_tokens.processes import fastest_device
 from latent_tokens.progress import progress
 from latent_tokens.storage import Json, json_bytes, read_description, write_atomic
 from latent_tokens.tasks import TASKS, Sudoku
 from latent_tokens.trace.examples import chosen, compared, puzzles, solved
-from latent_tokens.trace.record import DecodeRequest, LoadedModel, Trace, trace
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, TraceRecord, trace
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.loop import fit
 
 Latents = tuple[int | Literal["all"], ...]
@@ -104,7 +104,7 @@ def brief(rows: list[Row]) -> list[dict[str, Json]]:
     return [{key: row[key] for key in ROW_KEYS if key in row} for row in entries]
 
 
-def watched(model: LoadedModel, count: int) -> tuple[list[Trace], str]:
+def watched(model: LoadedModel, count: int) -> tuple[list[TraceRecord], str]:
     """Return the traces of one puzzle with no latent tokens and with all, and a caption.
 
     The puzzle is chosen from `count` generated ones, as the caption explains.
@@ -184,7 +184,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
         net = from_pretrained(run).bfloat16().float()
         description = {
             **read_description(run, "config.json", "run"),
-            "fingerprint": fingerprint(net),
+            "fingerprint": network_fingerprint(net),
         }
         save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
         settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else RELEASED
@@ -231,7 +231,7 @@ def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Pat
     title = f"One SCDM, n set at inference: {span} from left to right"
     samples = f"{rows[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
     caption = f"{training}\nk = {CANDIDATES} in top-prob order, {samples}"
-    return figure(curves, points, title, caption, stem)
+    return draw_results(curves, points, title, caption, stem)
 
 
 def draw_bundled_figure(stem: Path) -> list[Path]:

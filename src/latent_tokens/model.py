@@ -17,11 +17,12 @@ from torch import nn
 
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_fits, check_learned, learned_task
-from latent_tokens.checks import check_choice, check_int
+from latent_tokens.checks import check_int, check_setting
 from latent_tokens.configs import EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.method import Method, name_of
+from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.likelihood import DEFAULT_ORDERS, likelihoods, sequences_of
 from latent_tokens.evaluation.problems import (
@@ -35,11 +36,10 @@ from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import Row, append_result, judged_by
 from latent_tokens.evaluation.settings import split_functions
 from latent_tokens.hf.directory import from_pretrained, open_models
-from latent_tokens.hf.export import push_to_hub, save_pretrained
+from latent_tokens.hf.export import export_model, push_to_hub
 from latent_tokens.keywords import EvalKeywords, SamplingKeywords, TrainSettings
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.plugins import is_dotted
-from latent_tokens.processes import fastest_device
 from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import (
     Examples,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-WIDTH = 110  # columns of a printed table
+TABLE_WIDTH = 110  # columns of a printed table
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ResultTable:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        Console(file=text, width=WIDTH).print(table(self.rows, self.title))
+        Console(file=text, width=TABLE_WIDTH).print(table(self.rows, self.title))
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def to_pandas(self) -> DataFrame:
@@ -121,7 +121,7 @@ class ResultTable:
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
 
 
-def problems_of(
+def prompt_problems(
     net: Transformer,
     task: Language,
     prompt: Prompt | None,
@@ -299,7 +299,7 @@ class Model:
         """
         check_fits(self.net, self.task)
         decoding, seed = self.decoding(settings)
-        examples = problems_of(self.net, self.task, prompt, known, num_samples, seed)
+        examples = prompt_problems(self.net, self.task, prompt, known, num_samples, seed)
         batch = Batch.of(examples, device_of(self.net))
         decoded = decode_batch(self.net, batch, decoding, seed, on_step)
         rows = list(zip(decoded.samples, examples.lengths.tolist(), strict=True))
@@ -381,7 +381,7 @@ class Model:
         if not isinstance(self.task, Text):
             raise ValueError(f"likelihood: the model learned {self.task.name}. Use a text model.")
         for name in settings:
-            check_choice("setting", name, OF_LIKELIHOOD)
+            check_setting(name, OF_LIKELIHOOD)
         config = EvalConfig(data=None if data is None else Path(data), **settings)
         source = "text" if data is None else f"data={data}"
         examples = sequences_of(self.net, self.task, text, data, num_sequences, source)
@@ -400,7 +400,7 @@ class Model:
         Example:
             model.save_pretrained("models/six", license="mit")
         """
-        save_pretrained(self.net, folder, dtype=dtype, license=license, task=self.task)
+        export_model(self.net, folder, dtype=dtype, license=license, task=self.task)
 
     def push_to_hub(self, name: str, **options: Any) -> str:
         """Save the model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
@@ -422,7 +422,7 @@ class Model:
             ValueError: a setting is unknown, out of range, or not supported by the method.
         """
         for name in settings:
-            check_choice("setting", name, FOR_SAMPLING)
+            check_setting(name, FOR_SAMPLING)
         named, functions = split_functions(settings)
         config = SamplingConfig(**named)
         decoding = decoding_with_policy(self.net, self.method, self.task, config, functions)

@@ -16,7 +16,7 @@ from typing import Literal
 
 from latent_tokens.checks import did_you_mean, first_line
 
-Kind = Literal["task", "method"]
+PluginKind = Literal["task", "method"]
 
 
 def is_dotted(name: str) -> bool:
@@ -25,12 +25,12 @@ def is_dotted(name: str) -> bool:
 
 
 @cache
-def installed(kind: Kind) -> dict[str, EntryPoint]:
+def installed(kind: PluginKind) -> dict[str, EntryPoint]:
     """Return the entry points `latent_tokens.tasks` or `latent_tokens.methods` of installed packages."""
     return {entry.name: entry for entry in entry_points(group=f"latent_tokens.{kind}s")}
 
 
-def load_plugin(kind: Kind, name: str) -> object:
+def load_plugin(kind: PluginKind, name: str) -> object:
     """Return the object of module:Name, or of an entry point.
 
     The current directory is searched first, as by `python -m`.
@@ -52,7 +52,7 @@ def load_plugin(kind: Kind, name: str) -> object:
     return value
 
 
-def imported(kind: Kind, name: str, module_name: str) -> ModuleType:
+def imported(kind: PluginKind, name: str, module_name: str) -> ModuleType:
     """Return a module. Raise ValueError, naming the line at fault, if it cannot be imported."""
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.insert(0, str(Path.cwd()))

@@ -42,26 +42,6 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     )
 
 
-def fastest_device() -> torch.device:
-    """Return the accelerator if it has float64, in which tokens are sampled, otherwise the CPU.
-
-    MPS does not have it.
-    """
-    import torch
-
-    device = join().device
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu") if device.type == "mps" else device
-
-
-def device_name(device: torch.device) -> str:
-    """Return the name of a GPU, as in `NVIDIA H200`, otherwise the type of the device."""
-    import torch
-
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return int(os.environ.get("RANK", "0")) if num_launched() > 1 else 0
@@ -123,22 +103,6 @@ def all_gather_object(value: T) -> list[T]:
     if len(values) > 1:
         dist.all_gather_object(values, value)
     return values
-
-
-@contextmanager
-def limit_threads(threads: int | None) -> Iterator[None]:
-    """Limit the CPU threads of torch inside the block. None leaves their number as it is."""
-    import torch
-
-    if threads is None:
-        yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ CONSOLE = Console(
 )
 
 Advance = Callable[[int, str], None]
+Report = Callable[[int], None]
+"""What a function calls with the number of things that it has just done."""
 
 
 @contextmanager

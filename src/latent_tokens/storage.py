@@ -249,7 +249,7 @@ IF_MISSING = {
 }
 
 
-Kind = Literal[
+DirectoryKind = Literal[
     "missing",
     "rows",
     "file",
@@ -263,7 +263,7 @@ Kind = Literal[
 ]
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of(path: Path) -> DirectoryKind:
     """Return what a path is, by the names of its files and the entries of config.json.
 
     * `missing`: nothing.
@@ -275,7 +275,7 @@ def kind_of(path: Path) -> Kind:
     * `data`: a data set. `results`: rows without a model. `folder`: any other directory.
     """
     if not path.is_dir():
-        suffix: Kind = "rows" if path.suffix == ".jsonl" else "file"
+        suffix: DirectoryKind = "rows" if path.suffix == ".jsonl" else "file"
         return suffix if path.exists() else "missing"
     if (path / "config.json").is_file():
         try:

@@ -26,12 +26,12 @@ def share(tensors):
 def with_shards(*arguments):
     """Print the share of weights, EMA weights and optimizer state that is on this rank."""
 
-    def train(run, observe, original=loop.train):
+    def train(run, observe, original=loop.train_steps):
         original(run, observe)
         moments = [values["exp_avg"] for values in run.optimizer.state.values()]
         print("held", share(run.net.parameters()), share(run.ema.module.parameters()), share(moments))
 
-    with patch.object(loop, "train", train):
+    with patch.object(loop, "train_steps", train):
         return main(arguments)
 
 

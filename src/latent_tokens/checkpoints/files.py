@@ -14,10 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from latent_tokens.checkpoints.hub import fetch, is_name
 from latent_tokens.checks import did_you_mean, first_line
 from latent_tokens.core import attention
 from latent_tokens.core.layout import Layout
+from latent_tokens.hub import fetch, is_name
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 
@@ -76,11 +76,11 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
         if written is not None and written != tensors_sha256(tensors):
             raise ValueError("its tensors are not those that were written")
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise corrupt(path, error) from None
+        raise corrupt_file(path, error) from None
     return tensors
 
 
-def corrupt(path: Path, error: Exception) -> ValueError:
+def corrupt_file(path: Path, error: Exception) -> ValueError:
     """Return the error of a file of a model directory that cannot be used."""
     problem = repr(error) if isinstance(error, KeyError) else first_line(error)
     return ValueError(f"{path}: corrupt ({problem}). Save the model again, or fetch it again.")
@@ -113,7 +113,9 @@ def check_real(tensors: Mapping[str, Tensor], file: Path, net: nn.Module | None 
     for name, tensor in tensors.items():
         is_complex = name in expected and expected[name].is_complex()
         if tensor.is_complex() and not is_complex:
-            raise corrupt(file, ValueError(f"{name} is complex, and the network's weight is real"))
+            raise corrupt_file(
+                file, ValueError(f"{name} is complex, and the network's weight is real")
+            )
 
 
 def has_lora(names: Iterable[str]) -> bool:
@@ -185,7 +187,7 @@ CLOSE = 1e-2  # logits of two machines are closer, of two models are not
 
 
 @torch.inference_mode()
-def fingerprint(net: Transformer) -> list[float]:
+def network_fingerprint(net: Transformer) -> list[float]:
     """Return sums over the logits of a fixed small problem, with three sets of weights.
 
     They tell whether weights, settings and code belong together. Raise ValueError if the logits are
@@ -214,13 +216,13 @@ def check_fingerprint(net: Transformer, stored: Json, folder: Path, close: float
     if stored is None:
         return
     try:
-        ours = torch.tensor(fingerprint(net))
+        ours = torch.tensor(network_fingerprint(net))
     except ValueError as error:
-        raise corrupt(folder / "model.safetensors", error) from None
+        raise corrupt_file(folder / "model.safetensors", error) from None
     try:
         apart = (ours - torch.tensor(stored)).abs().max().item()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise corrupt(folder / "config.json", error) from None
+        raise corrupt_file(folder / "config.json", error) from None
     if not apart < close:
         problem = f"its logits differ by {apart:.2g} from those it was saved with"
         fix = "Its weights or config were changed: import it again."

@@ -25,14 +25,14 @@ from latent_tokens.core.method import METHODS
 from latent_tokens.network.transformer import ROTARY_BASE, Transformer
 from latent_tokens.sizes import LONGEST, Size
 
-PREFIX = "backbone."
-BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the EMA
+BACKBONE_PREFIX = "backbone."
+ROTARY_BUFFER = "rotary_emb.inv_freq"  # among the weights, but no parameter, so not in the EMA
 WRAPPERS = ("_orig_mod", "module")  # what torch.compile and DistributedDataParallel put into names
 # Eso-LM's diffusion_attn_mode
 BY_ATTENTION = {"causal": "esolm", "mixed2": "scdm", "bidirectional": "mdm"}
-BY_NAME = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
+METHOD_NAMES = {"esolm": "esolm", "mdlm": "mdm", "subs": "mdm"}  # what other settings call it
 
-Kind = Literal["ema", "raw"]
+WeightsKind = Literal["ema", "raw"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Checkpoint:
 
     weights: Mapping[str, Tensor]
     settings: Mapping[str, Any]
-    kind: Kind
+    kind: WeightsKind
     left_out: tuple[str, ...] = ()
 
 
 def import_checkpoint(
-    source: Path, weights: Kind | None = None, method: str | None = None
+    source: Path, weights: WeightsKind | None = None, method: str | None = None
 ) -> tuple[Transformer, Checkpoint]:
     """Return the network of a published checkpoint with its method, and what was read.
 
@@ -71,7 +71,7 @@ def import_checkpoint(
     is_folder = source.is_dir()
     checkpoint = read_folder(source) if is_folder else read_lightning(source, weights or "ema")
     try:
-        name = method or method_of(checkpoint.settings)
+        name = method or algorithm_method(checkpoint.settings)
         net = folded(checkpoint)
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{source}: {first_line(error)}") from None
@@ -118,7 +118,7 @@ def read_torch(file: Path) -> Any:
         raise ValueError(f"{file}: {problem}. Download it again.") from None
 
 
-def read_lightning(source: Path, kind: Kind) -> Checkpoint:
+def read_lightning(source: Path, kind: WeightsKind) -> Checkpoint:
     """Read a Lightning checkpoint. Raise ValueError if it is corrupt, or has no such weights."""
     content = read_torch(source)
     entries = content if isinstance(content, dict) else {}
@@ -131,18 +131,18 @@ def read_lightning(source: Path, kind: Kind) -> Checkpoint:
     if kind == "ema":
         average = entries.get("ema")
         shadow = average.get("shadow_params") if isinstance(average, dict) else None
-        names = [name for name in weights if name != BUFFER]
+        names = [name for name in weights if name != ROTARY_BUFFER]
         averages = [tensor for tensor in shadow or () if isinstance(tensor, Tensor)]
         if len(averages) != len(names):
             problem = f"has {len(averages) or 'no'} EMA weights for {len(names)} weights"
             raise ValueError(f"{source}: {problem}. Use --weights raw.")
         weights |= dict(zip(names, averages, strict=True))
-    return Checkpoint(weights, settings_of(entries.get("hyper_parameters")), kind, left_out)
+    return Checkpoint(weights, published_settings(entries.get("hyper_parameters")), kind, left_out)
 
 
 def read_folder(source: Path) -> Checkpoint:
     """Read a directory of EMA weights, as the authors export them."""
-    settings = settings_of(read_json(source / "config.json"))
+    settings = published_settings(read_json(source / "config.json"))
     weights, left_out = backbone_of(read_tensor_file(source / "model.safetensors"))
     return Checkpoint(weights, settings, "ema", left_out)
 
@@ -152,9 +152,9 @@ def backbone_of(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple
     names = {
         name: ".".join(part for part in name.split(".") if part not in WRAPPERS) for name in weights
     }
-    kept = [name for name, plain_name in names.items() if plain_name.startswith(PREFIX)]
+    kept = [name for name, plain_name in names.items() if plain_name.startswith(BACKBONE_PREFIX)]
     kept = kept or list(names)
-    backbone = {names[name].removeprefix(PREFIX): weights[name] for name in kept}
+    backbone = {names[name].removeprefix(BACKBONE_PREFIX): weights[name] for name in kept}
     return backbone, tuple(name for name in names if name not in set(kept))
 
 
@@ -173,7 +173,7 @@ def entries_of(value: Any) -> dict[str, Any]:
     return {name: content_of(entry) for name, entry in entries.items() if isinstance(name, str)}
 
 
-def settings_of(settings: Any) -> dict[str, Any]:
+def published_settings(settings: Any) -> dict[str, Any]:
     """Return the settings of the model and of the algorithm in one dict, without dicts in it."""
     top = entries_of(settings)
     config = entries_of(top["config"]) if isinstance(top.get("config"), dict) else top
@@ -186,7 +186,7 @@ def settings_of(settings: Any) -> dict[str, Any]:
     }
 
 
-def method_of(settings: Mapping[str, Any]) -> str:
+def algorithm_method(settings: Mapping[str, Any]) -> str:
     """Return the method of the settings. Raise ValueError if they name none, or an unknown one."""
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:
@@ -196,8 +196,8 @@ def method_of(settings: Mapping[str, Any]) -> str:
         for name in value if isinstance(value, list) else [value]:
             letters = re.sub(r"[-_ ]", "", str(name).lower())
             known = letters.removesuffix("config").removesuffix("formaskedlm")
-            if known in BY_NAME:
-                return BY_NAME[known]
+            if known in METHOD_NAMES:
+                return METHOD_NAMES[known]
             if known == "bd3lm":
                 fix = f"name it with --method block-mdm-{settings.get('block_size', 'N')}"
                 raise ValueError(
@@ -234,11 +234,11 @@ def folded(checkpoint: Checkpoint) -> Transformer:
         if settings.get(name) not in allowed:
             problem = f"{name}={settings[name]} in its settings: must be {allowed[0]}"
             raise ValueError(f"{problem}. It is not an Eso-LM or MDLM diffusion model that folds.")
-    frequencies = weights.pop(BUFFER, None)
+    frequencies = weights.pop(ROTARY_BUFFER, None)
     half = width // heads // 2
     ours = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64, device="cpu") / half)
     if frequencies is not None and not torch.allclose(frequencies.double(), ours, rtol=0.01):
-        problem = f"{PREFIX}{BUFFER} is not that of base {ROTARY_BASE:,}"
+        problem = f"{BACKBONE_PREFIX}{ROTARY_BUFFER} is not that of base {ROTARY_BASE:,}"
         raise ValueError(f"{problem}, and no other is supported")
 
     # Its weights.
@@ -247,7 +247,9 @@ def folded(checkpoint: Checkpoint) -> Transformer:
     try:
         folded_weights = {name: tensor.float() for name, tensor in folding(weights, size)}
     except KeyError as error:
-        raise ValueError(f"{PREFIX}{error.args[0]} is missing. Download it again.") from None
+        raise ValueError(
+            f"{BACKBONE_PREFIX}{error.args[0]} is missing. Download it again."
+        ) from None
     check_equal_shapes(folded_weights | weights, net, "its weights")
     net.load_state_dict(folded_weights, assign=True)
     return net.requires_grad_(True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from typing import Any, cast
 
 from latent_tokens.checkpoints.files import Entries
 from latent_tokens.core import attention, order
-from latent_tokens.core.attention import BlockCausal, with_name
-from latent_tokens.core.method import METHODS, Method
+from latent_tokens.core.attention import BlockCausal
+from latent_tokens.core.method import METHODS, Method, depth_text
 from latent_tokens.core.order import Blockwise
 from latent_tokens.plugins import installed, is_dotted, load_plugin
 from latent_tokens.storage import Json
 
-RULES = {
+STORED_RULES = {
     rule.__name__: rule
     for rule in (
         attention.bidirectional,
@@ -22,8 +23,8 @@ RULES = {
         attention.causal,
     )
 }
-ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
-BUILT_IN = cast(dict[str, dict[str, Any]], {"order": ORDERS, "attention": RULES})
+STORED_ORDERS = {rule.__name__: rule for rule in (order.any_order, order.left_to_right)}
+BUILT_IN = cast(dict[str, dict[str, Any]], {"order": STORED_ORDERS, "attention": STORED_RULES})
 MAY_BE_ALL = ("window", "latents")
 LOADED: dict[str, Any] = {}
 """The functions of methods that `load_method` loaded, as module:name.attention."""
@@ -65,6 +66,7 @@ def method_to(method: Method) -> dict[str, Json]:
     """
     values = {field.name: getattr(method, field.name) for field in fields(method)}
     values |= {name: None for name in MAY_BE_ALL if values[name] == "all"}
+    values["depth"] = depth_text(method.depth)
     later = {"depth": "all", "masked_slots": "in_order", "name": None}
     row = {
         name: value for name, value in values.items() if name not in later or value != later[name]
@@ -87,11 +89,26 @@ def method_from(row: Entries) -> Method:
     """Return the Method of the entries that `method_to` returns."""
     check_loaded(row)
     functions = {
-        field: with_name(row[field]) or {**known, **LOADED}[row[field]]
+        field: parametrized(row[field]) or {**known, **LOADED}[row[field]]
         for field, known in BUILT_IN.items()
     }
     all_of = {name: "all" for name in MAY_BE_ALL if name in row and row[name] is None}
-    return Method(**{**row, **functions, **all_of})
+    depth = {"depth": parsed_depth(row["depth"])} if "depth" in row else {}
+    return Method(**{**row, **functions, **all_of, **depth})
+
+
+def parsed_depth(text: str) -> Any:
+    """Return the depth of a text such as uniform:0.5. One that is none stays, and `Method` refuses it."""
+    kind, _, share = text.partition(":")
+    return (kind, float(share)) if re.fullmatch(r"\d*\.?\d+", share) else text
+
+
+def parametrized(name: str) -> Blockwise | BlockCausal | None:
+    """Return the order or the rule with a name such as "block_causal(8)", or None for another name."""
+    match = re.fullmatch(r"(blockwise|block_causal)\(([1-9][0-9]*)\)", name)
+    if match is None:
+        return None
+    return Blockwise(int(match[2])) if match[1] == "blockwise" else BlockCausal(int(match[2]))
 
 
 def check_loaded(row: Entries) -> None:

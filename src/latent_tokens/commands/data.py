@@ -10,7 +10,7 @@ from tyro.conf import arg
 from latent_tokens import processes
 from latent_tokens.checks import check_int
 from latent_tokens.commands.shared import Command
-from latent_tokens.configs import DataConfig
+from latent_tokens.data.config import DataConfig
 
 MOST_SHOWN = 1_000
 NO_TOKEN = 255  # in no vocabulary: decodes as an empty cell

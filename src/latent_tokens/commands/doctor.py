@@ -66,7 +66,7 @@ def examine() -> Iterator[Finding]:
         return
     for requirement in map(Requirement, requirements):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield installed(requirement)
+            yield is_supported(requirement)
     try:
         yield from self_test()
     except Exception as error:  # a missing or broken library can raise anything
@@ -74,7 +74,7 @@ def examine() -> Iterator[Finding]:
         yield Finding("self-test", "problem", found, "fix the problems above")
 
 
-def installed(requirement: Requirement) -> Finding:
+def is_supported(requirement: Requirement) -> Finding:
     """Return whether a library is installed in a supported version."""
     name = requirement.name
     fix = f"pip install '{name}{requirement.specifier}'"
@@ -94,10 +94,14 @@ def self_test() -> Iterator[Finding]:
     from latent_tokens.checkpoints.files import bundled_names
     from latent_tokens.core import sampling as reference
     from latent_tokens.core.decoding import Decoding
+    from latent_tokens.devices import (
+        device_name,
+        fastest_device,
+        precision_reason,
+        resolve_precision,
+    )
     from latent_tokens.hf.directory import from_pretrained
     from latent_tokens.network.fast import generate
-    from latent_tokens.network.kernels import precision_reason, resolve_precision
-    from latent_tokens.processes import device_name, fastest_device
 
     device = fastest_device()
     yield Finding("device", "ok", f"{device_name(device)}, {torch.get_num_threads()} threads")

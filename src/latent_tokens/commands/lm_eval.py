@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, did_you_mean, one_line
-from latent_tokens.commands.shared import Command, OwnMethod, Run, check_outputs
+from latent_tokens.commands.shared import Command, OwnMethod, RunName, check_outputs
 from latent_tokens.configs import NumCandidates, StepConfig
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LmEval(Command, StepConfig, OwnMethod):
         latent-tokens lm-eval runs/text --tasks mine --include-path tasks --order left_to_right
     """
 
-    run: Run
+    run: RunName
     """Text model. A run directory, a model directory, or a name on the Hugging Face Hub. A
     directory of transformers is opened as an autoregressive model."""
     tasks: tuple[str, ...] = ()
@@ -80,7 +80,8 @@ def run_lm_eval(command: LmEval) -> int:
     from lm_eval.utils import handle_non_serializable, make_table
 
     from latent_tokens.checkpoints.stored_methods import load_method
-    from latent_tokens.hf.directory import check_method
+    from latent_tokens.devices import fastest_device
+    from latent_tokens.hf.directory import check_typed_method
     from latent_tokens.storage import json_bytes, provenance, write_atomic
 
     # Find the tasks, open the model.
@@ -93,11 +94,11 @@ def run_lm_eval(command: LmEval) -> int:
         suffix=command.suffix,
         seed=command.seed,
         batch_size=command.batch_size,
-        device=processes.fastest_device(),
+        device=fastest_device(),
         base=command.base,
     )
     if typed is not None:
-        check_method(str(command.method), typed, model.model.method)
+        check_typed_method(str(command.method), typed, model.model.method)
 
     # Evaluate it, print and write the results.
     results = simple_evaluate(

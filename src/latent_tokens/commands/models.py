@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from tyro.conf import arg
 
 from latent_tokens.checks import check_out, check_package
-from latent_tokens.commands.shared import OwnMethod, Run
+from latent_tokens.commands.shared import OwnMethod, RunName
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import kind_of
 
@@ -90,7 +90,7 @@ def run_import(command: Import) -> int:
 
 def import_lightning(command: Import, source: Path) -> bool:
     """Convert a checkpoint of Eso-LM or MDLM. Return whether it has a tokenizer."""
-    from latent_tokens.checkpoints.files import fingerprint
+    from latent_tokens.checkpoints.files import network_fingerprint
     from latent_tokens.checkpoints.published import import_checkpoint
     from latent_tokens.core.method import name_of
     from latent_tokens.hf.directory import save_pretrained
@@ -114,7 +114,7 @@ def import_lightning(command: Import, source: Path) -> bool:
     about: dict[str, Json] = {
         "name": name_of(net.method),
         "imported": cast("Json", origin),
-        "fingerprint": fingerprint(net),
+        "fingerprint": network_fingerprint(net),
         "made_with": provenance(),
         **task,
     }
@@ -144,7 +144,7 @@ def import_directory(command: Import, folder: Path) -> bool:
     from latent_tokens.hf.model_card import size_of
     from latent_tokens.hf.reading import published_layout, published_network
     from latent_tokens.storage import provenance
-    from latent_tokens.tasks.text.tokenizer import FILE, read_tokenizer
+    from latent_tokens.tasks.text.tokenizer import TOKENIZER_FILE, read_tokenizer
 
     # Check the layout and the tokenizer before the weights are read.
     check_package("transformers", "text", command.source)
@@ -154,9 +154,9 @@ def import_directory(command: Import, folder: Path) -> bool:
             f"source={command.source}: is not a published masked diffusion model, and names no MASK. "
             "In Python, open it with from_transformers and a mask_token."
         )
-    tokenizer = command.tokenizer or str(folder / FILE)
+    tokenizer = command.tokenizer or str(folder / TOKENIZER_FILE)
     coder = None
-    if command.tokenizer or (folder / FILE).is_file():
+    if command.tokenizer or (folder / TOKENIZER_FILE).is_file():
         try:
             coder = read_tokenizer(tokenizer)
         except ValueError as error:
@@ -200,7 +200,7 @@ def text_of(
     Raise ValueError if net and tokenizer do not have the same number of tokens.
     """
     from latent_tokens.tasks import Text
-    from latent_tokens.tasks.text.tokenizer import FILE, Learned
+    from latent_tokens.tasks.text.tokenizer import TOKENIZER_FILE, Learned
 
     if coder is None:
         return {}, {}
@@ -212,7 +212,7 @@ def text_of(
     described = Text(net.max_length, name).description()
     if not isinstance(coder, Learned):
         return {"task": described}, {}
-    return {"task": {**described, "tokenizer": FILE}}, {FILE: coder.to_json()}
+    return {"task": {**described, "tokenizer": TOKENIZER_FILE}}, {TOKENIZER_FILE: coder.to_json()}
 
 
 def fetch_source(source: str) -> Path:
@@ -220,8 +220,8 @@ def fetch_source(source: str) -> Path:
 
     Raise ValueError if it is neither.
     """
-    from latent_tokens.checkpoints.hub import TOKENIZER_FILES, fetch, is_name
-    from latent_tokens.hf.reading import FILES
+    from latent_tokens.hf.reading import BASE_FILES
+    from latent_tokens.hub import TOKENIZER_FILES, fetch, is_name
 
     path = Path(source)
     if path.exists():
@@ -229,7 +229,7 @@ def fetch_source(source: str) -> Path:
     reason = ""
     if is_name(source) and path.suffix != ".ckpt":
         try:
-            return fetch(source, files=(*FILES, *TOKENIZER_FILES))
+            return fetch(source, files=(*BASE_FILES, *TOKENIZER_FILES))
         except ValueError as error:
             reason = f" ({error})"
     fix = "Name a file, a directory, or a model on the Hugging Face Hub (OWNER/NAME)."
@@ -245,7 +245,7 @@ class Export(OwnMethod):
         latent-tokens export sudoku-6-scdm models/six --precision bf16
     """
 
-    run: Run
+    run: RunName
     """Model to export. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     out: Annotated[Path, arg(metavar="DIR")]
     """Model directory to write. It must be missing or empty."""
@@ -261,11 +261,11 @@ def run_export(command: Export) -> int:
     import torch
 
     from latent_tokens.hf.directory import open_models
-    from latent_tokens.hf.export import save_pretrained
+    from latent_tokens.hf.export import export_model
 
     check_out(command.out)
     dtype = torch.bfloat16 if command.precision == "bf16" else torch.float32
     (net,) = open_models(command.run, method=command.method, base=command.base)
-    save_pretrained(net, command.out, dtype=dtype, license=command.license)
+    export_model(net, command.out, dtype=dtype, license=command.license)
     print(command.out)
     return 0

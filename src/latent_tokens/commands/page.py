@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from latent_tokens.commands.shared import Command, check_outputs, keep_freed_memory, print_table
 from latent_tokens.configs import DemoConfig
 
-BUNDLED = ("sudoku-6-scdm",)
+PAGE_MODELS = ("sudoku-6-scdm",)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def run_page(command: Page) -> int:
 
     # Load the models, and write the page.
     models = []
-    for run in dict.fromkeys(command.runs or BUNDLED):
+    for run in dict.fromkeys(command.runs or PAGE_MODELS):
         folder = find(run)
         task = learned_task(folder)
         models.append(LoadedModel(run, from_pretrained(folder), task))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from latent_tokens.commands.shared import Command, Evaluator, keep_freed_memory
+from latent_tokens.commands.shared import Command, EvaluatorName, keep_freed_memory
 from latent_tokens.configs import ExperimentName, ReproduceConfig
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from latent_tokens.evaluation.report import Measurement
 
 PROTOCOL = "protocol"  # the last heading, if a measurement followed one
-HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
+RESULT_HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
             "95% interval", "samples", "tokens", PROTOCOL)  # fmt: skip
 # Aligned at the right
 NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "samples", "tokens"}
@@ -55,7 +55,7 @@ def run_results(command: Results) -> int:
         write_atomic({command.csv: as_csv(rows).encode()})
         print(command.csv)
         return 0
-    lines = [HEADINGS, *map(cells, rows)]
+    lines = [RESULT_HEADINGS, *map(cells, rows)]
     if not any(row.get(PROTOCOL) for row in rows):
         lines = [line[:-1] for line in lines]
     print(aligned(lines))
@@ -107,7 +107,7 @@ class Reproduce(Command, ReproduceConfig):
     """
 
     experiment: Annotated[ExperimentName, arg(metavar="NAME")]
-    evaluator: Evaluator = None
+    evaluator: EvaluatorName = None
 
 
 def run_reproduce(command: Reproduce) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from latent_tokens import processes
 from latent_tokens.checks import check_int, printable
-from latent_tokens.commands.shared import Command, OwnCode, Run, latents_in_words
+from latent_tokens.commands.shared import Command, OwnCode, RunName, latents_in_words
 from latent_tokens.configs import DecodeConfig, SamplingConfig
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Sample(Command, DecodeConfig, OwnCode):
         latent-tokens sample runs/text --prompt 'Once upon a time' --show
     """
 
-    run: Run
+    run: RunName
     """Model to sample from. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     num_samples: int = 2
     """Number of samples. One with --show."""
@@ -53,6 +53,7 @@ def run_sample(command: Sample) -> int:
     """Run `latent-tokens sample`. Print samples as text or JSON lines."""
     from latent_tokens.checkpoints.learned import check_fits
     from latent_tokens.core.decoding import check_decoding, is_off_distribution
+    from latent_tokens.devices import fastest_device
     from latent_tokens.evaluation.rows import speed_in_words
     from latent_tokens.evaluation.settings import decoding_for, shown_candidates, shown_latents
     from latent_tokens.network.kernels import compile_blocks
@@ -61,7 +62,7 @@ def run_sample(command: Sample) -> int:
     # Check the options against the model.
     check_int("num_samples", command.num_samples, 1)
     ((_, net, task),) = command.models(command.run)
-    net.to(processes.fastest_device())
+    net.to(fastest_device())
     if command.compile:
         compile_blocks(net)
     check_fits(net, task)

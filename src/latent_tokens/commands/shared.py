@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.tasks import Solvable, Text
 
-C = TypeVar("C")
+T = TypeVar("T")
 WIDTH = 132  # of a table that is not printed in a terminal
-Run = Annotated[str, arg(metavar="RUN")]
-Runs = Annotated[tuple[str, ...], arg(metavar="RUN [RUN ...]")]
+RunName = Annotated[str, arg(metavar="RUN")]
+RunNames = Annotated[tuple[str, ...], arg(metavar="RUN [RUN ...]")]
 ManyLatents = Annotated[tuple[NumLatents, ...] | None, arg(metavar="N|all [N|all ...]")]
-Evaluator = Annotated[str | None, arg(aliases=("--judge",), metavar="EVALUATOR")]
+EvaluatorName = Annotated[str | None, arg(aliases=("--judge",), metavar="EVALUATOR")]
 Output = Annotated[Path | None, arg(aliases=("-o",), metavar="FILE")]
 
 
@@ -38,7 +38,7 @@ class Command:
     def __post_init__(self) -> None:
         pass
 
-    def config(self, kind: type[C]) -> C:
+    def config(self, kind: type[T]) -> T:
         """Return a config with the values of the flags, and the defaults of settings without one."""
         flags = vars(self)
         names = [field.name for field in fields(kind) if field.name in flags]  # type: ignore[arg-type]

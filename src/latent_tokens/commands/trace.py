@@ -12,7 +12,7 @@ from latent_tokens.commands.shared import (
     Command,
     Output,
     OwnCode,
-    Run,
+    RunName,
     check_outputs,
     latents_in_words,
 )
@@ -32,7 +32,7 @@ class Trace(Command, DrawConfig, InputConfig, OwnCode):
         latent-tokens trace sudoku-6-scdm 1.....3............2................ --png trace.png
     """
 
-    run: Run
+    run: RunName
     """Model that decodes. A run directory, a bundled model, or a name on the Hugging Face Hub."""
     puzzle: Annotated[str, arg(metavar="PUZZLE")]
     """Puzzle as for solve: cells, numbers and target, clue tokens, or a file with one. For text, a prompt."""

@@ -11,8 +11,8 @@ from tyro.conf import arg
 
 from latent_tokens import processes
 from latent_tokens.commands.shared import Command, keep_freed_memory
-from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.progress import CONSOLE
+from latent_tokens.training.config import DEFAULT_SHAPE, TrainConfig
 
 if TYPE_CHECKING:
     from latent_tokens.training.loop import Observer

@@ -7,7 +7,6 @@ block of the query and that of the key.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from latent_tokens.checks import check_int
 from latent_tokens.core.layout import Layout
-from latent_tokens.core.order import Blockwise, block_of
+from latent_tokens.core.order import block_of
 
 Slot = int | Tensor
 """The number of a slot or of a block, or a tensor of such numbers."""
@@ -241,11 +240,3 @@ def block_causal(block: int) -> BlockCausal:
     """
     check_int("block", block, 1)
     return BlockCausal(block)
-
-
-def with_name(name: str) -> Blockwise | BlockCausal | None:
-    """Return the order or the rule with a name such as "block_causal(8)", or None for another name."""
-    match = re.fullmatch(r"(blockwise|block_causal)\(([1-9][0-9]*)\)", name)
-    if match is None:
-        return None
-    return Blockwise(int(match[2])) if match[1] == "blockwise" else BlockCausal(int(match[2]))

@@ -23,7 +23,7 @@ CONFIDENCE_RTOL = 1e-5
 SMALLEST = 0.1  # a smaller confidence has the tolerance of this one
 LARGEST = 1e300  # stands for a confidence of infinity. Only decoded candidates have minus infinity
 
-Function = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
+FunctionOfLogits = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
 """The candidates' logits -> their confidence."""
 
 
@@ -105,7 +105,7 @@ def last_slots(layout: Layout, num_candidates: Int[Tensor, " A"], most: int) -> 
     return (layout.num_shown - num_candidates)[:, None] + rank.minimum(num_candidates[:, None] - 1)
 
 
-def of_logits(function: Function, *, noise_on_log: bool = False) -> Confidence:
+def of_logits(function: FunctionOfLogits, *, noise_on_log: bool = False) -> Confidence:
     """Return the confidence that is a function of the candidates' logits.
 
     Args:

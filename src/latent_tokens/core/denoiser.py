@@ -23,7 +23,8 @@ class Denoiser(Protocol):
     the logits is never chosen. What logits may depend on, the mask and the positions, is tested by
     `check_network`. If `supports_slots` is true, it takes a fourth argument, slots
     Bool[B, S], and returns the logits of these slots only, (N, V), row by row. On an accelerator
-    its mask may then be a FlexAttention BlockMask.
+    its mask may then be a FlexAttention BlockMask. If it has `num_positions`, a number and not None,
+    longer rows are refused.
 
     Example:
         >>> isinstance(net, Denoiser)
@@ -48,7 +49,7 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
 
 
 def check_length(net: Denoiser | nn.Module, length: int) -> None:
-    """Raise ValueError if a network says, as `num_positions`, that it has fewer of them."""
+    """Raise ValueError if a network has `num_positions`, and they are fewer than those of a row."""
     longest = getattr(unwrap(net), "num_positions", None)
     if longest is not None and length > longest:
         refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")

@@ -32,8 +32,7 @@ from latent_tokens.core.policies import LatentPolicy, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Counts, PlannedStep, Streams
 
-Report = Callable[[int], None]
-ROWS = 256  # of logits that are in float64 at once
+LOGIT_ROWS = 256  # of logits that are in float64 at once
 
 
 class TokenScores(NamedTuple):
@@ -57,7 +56,7 @@ def score_tokens(
     latent_policy: LatentPolicy = nearest,
     streams: Streams | None = None,
     candidate_logits: CandidateLogits | None = None,
-    report: Report = lambda done: None,
+    report: Callable[[int], None] = lambda done: None,
     off_distribution: bool = False,
 ) -> TokenScores:
     """Return the log-probabilities of `log_likelihood`, and whether each token is the argmax of its step.
@@ -192,7 +191,7 @@ def in_one_pass(
 
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
     """Return the log-probability of each token under its row of logits, in float64."""
-    parts = zip(torch.split(logits, ROWS), torch.split(tokens, ROWS), strict=True)
+    parts = zip(torch.split(logits, LOGIT_ROWS), torch.split(tokens, LOGIT_ROWS), strict=True)
     nats = [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
     return torch.cat(nats)
 

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from itertools import product
 from typing import Literal, cast
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -54,6 +55,8 @@ from latent_tokens.core.order import (
     shuffle,
 )
 
+Depth = Literal["all"] | tuple[Literal["none", "uniform"], float]
+"""Of a share of the rows of a batch: no masked token is attended to, or a uniform number of them."""
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
 
 
@@ -74,7 +77,7 @@ class Method:
     # shifted: slot j receives the token before it; left: position i is read at the slot of i - 1
     readout: Literal["in_place", "shifted", "left"] = "in_place"
     latents: int | Literal["all"] = 0  # n if it is free and Decoding.latents is None
-    depth: str = "all"  # or "none:SHARE" or "uniform:SHARE" of the rows (D-38, depth of training)
+    depth: Depth = "all"  # (D-38, depth of training)
     # The masked tokens of a training input: in the decoding order, or shuffled
     # (D-40, shuffled slots)
     masked_slots: Literal["in_order", "shuffled"] = "in_order"
@@ -101,13 +104,8 @@ class Method:
         """How n is set: "none" (there is no latent token), "fixed" (in training) or "free" (at inference)."""
         if not self.attends_to_masked:
             return "none"
-        is_drawn = self.parsed_depth[0] == "uniform"
+        is_drawn = self.depth != "all" and self.depth[0] == "uniform"
         return "fixed" if attends_later(self.attention) and not is_drawn else "free"
-
-    @cached_property
-    def parsed_depth(self) -> tuple[str, float]:
-        """The word of the depth, and its share of the rows."""
-        return read_depth(self.depth)
 
     @property
     def default_latents(self) -> int | Literal["all"]:
@@ -147,16 +145,20 @@ class Method:
             return next_layout(order, num_clean, torch.ones_like(latents), latents)
 
         # The number of visible masks is drawn last, then the shuffle: what is above stays the same.
-        kind, share = self.parsed_depth
-        rows = None if kind == "all" else draw_rows(share, len(known), uniform)
-        if rows is not None and kind == "uniform":
-            visible_masks = draw_visible_masks(visible_masks, rows, uniform)
+        independent_rows = None
+        if self.depth != "all":
+            kind, share = self.depth
+            rows = draw_rows(share, len(known), uniform)
+            if kind == "uniform":
+                visible_masks = draw_visible_masks(visible_masks, rows, uniform)
+            else:
+                independent_rows = rows
         if self.masked_slots == "shuffled":
             # Only the masked tokens of the input change places (D-40, shuffled slots).
             later = torch.arange(order.shape[1], device=order.device) >= visible_masks[:, None]
             order = shuffle(order, num_clean, uniform(*known.shape).masked_fill(later, 1.0))
         layout = next_layout(order, num_clean, visible_masks, torch.zeros_like(num_clean))
-        return replace(layout, is_independent=rows) if kind == "none" else layout
+        return replace(layout, is_independent=independent_rows)
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
         """Raise ValueError if `known` is not bool, or the readout cannot take the known positions."""
@@ -244,7 +246,9 @@ def check_method(method: Method) -> None:
     check_choice("readout", method.readout, ("in_place", "shifted", "left"))
     check_choice("masked_slots", method.masked_slots, ("in_order", "shuffled"))
     attention = f"attention={function_name(method.attention)}"
-    has_depth = method.parsed_depth[0] != "all"
+    check_depth(method.depth)
+    has_depth = method.depth != "all"
+    depth = f"depth={depth_text(method.depth)}"
     shows_all = method.window == "all" and attends_later(method.attention)
     if method.readout == "shifted":
         check_shifted(method)
@@ -256,10 +260,10 @@ def check_method(method: Method) -> None:
         fix = f"order=blockwise({block}), or left_to_right"
         refuse(attention, "its blocks have an order", fix)
     if has_depth and not method.attends_to_masked:
-        refuse(f"depth={method.depth}", "a masked token attends to no other one", "depth=all")
+        refuse(depth, "a masked token attends to no other one", "depth=all")
     if has_depth and method.targets == "next":
         problem = "the target attends to all"
-        refuse(f"depth={method.depth} with targets=next", problem, "targets=all")
+        refuse(f"{depth} with targets=next", problem, "targets=all")
     in_place = method.readout == "in_place" and method.targets == "all"
     if method.masked_slots == "shuffled" and not (method.is_left_to_right and in_place):
         needs = "needs order=left_to_right, readout=in_place and targets=all"
@@ -268,7 +272,7 @@ def check_method(method: Method) -> None:
     if num_latents and method.latent_control == "none":
         refuse(f"latents={method.latents}", "this method has no latent tokens", "latents=0")
     if num_latents and method.latent_control == "fixed" and method.window != num_latents + 1:
-        fix = f"window={num_latents + 1}, attention=semi_causal or depth=uniform:0.5"
+        fix = f"window={num_latents + 1}, attention=semi_causal or depth=('uniform', 0.5)"
         problem = "every masked token is attended to, so training fixes their number"
         refuse(f"latents={method.latents} with {attention}", problem, fix)
 
@@ -286,25 +290,25 @@ def check_shifted(method: Method) -> None:
         refuse("targets=next with readout=shifted", "a pass trains every step", "targets=all")
 
 
-def read_depth(depth: str) -> tuple[str, float]:
-    """Return the word of a depth, and its share of the rows (D-38, depth of training).
+def check_depth(depth: object) -> None:
+    """Raise ValueError if a depth is neither all, nor none or uniform with a share above 0 and at most 1."""
+    match depth:
+        case "all":
+            return
+        case ("none" | "uniform", int() | float() as share) if 0 < share <= 1:
+            return
+    raise ValueError(
+        f"depth={depth}: must be 'all', ('none', SHARE) or ('uniform', SHARE), "
+        "with a share of the rows above 0 and at most 1, such as ('uniform', 0.5)"
+    )
 
-    Raises:
-        ValueError: it is neither all, nor none or uniform with a share above 0 and at most 1.
 
-    Example:
-        >>> read_depth("uniform:0.5")
-        ('uniform', 0.5)
-    """
+def depth_text(depth: Depth) -> str:
+    """Return a depth as results and files have it, such as uniform:0.5."""
     if depth == "all":
-        return "all", 0.0
-    match = re.fullmatch(r"(none|uniform):(\d*\.?\d+)", str(depth))
-    if match is None or not 0 < float(match[2]) <= 1:
-        raise ValueError(
-            f"depth={depth}: must be all, none:SHARE or uniform:SHARE, "
-            "with a share of the rows above 0 and at most 1, such as uniform:0.5"
-        )
-    return match[1], float(match[2])
+        return depth
+    kind, share = depth
+    return f"{kind}:{np.format_float_positional(share, trim='-')}"
 
 
 def draw_rows(share: float, batch: int, uniform: Callable[..., Tensor]) -> Bool[Tensor, " B"]:
@@ -361,8 +365,8 @@ METHODS: Registry[Method] = Registry("method", {
     "ar-mtp":           Method(left_to_right, bidirectional, weight="flat", latents="all"),
     "ar-mtp-window-16": windowed(16, "all"),
     "ar-ntp-16":        windowed(16, "next"),
-    "mdm-depth":        Method(any_order, bidirectional, latents="all", depth="uniform:0.5"),
-    "scdm-depth":       Method(any_order, semi_causal, depth="none:0.5"),
+    "mdm-depth":        Method(any_order, bidirectional, latents="all", depth=("uniform", 0.5)),
+    "scdm-depth":       Method(any_order, semi_causal, depth=("none", 0.5)),
     "ar-latents":       Method(left_to_right, causal, weight="flat", masked_slots="shuffled"),
 }, derived, also=("ar-mtp-window-N", "ar-ntp-N", "block-mdm-N", "mdm-left"))
 # fmt: on
@@ -406,7 +410,8 @@ def name_of(method: Method) -> str:
     may_differ = (["weight"], ["targets"], ["weight", "targets"], ["depth"], ["weight", "depth"])
     for changed, name in product(may_differ, names):
         if differing[name] <= set(changed):
-            return f"{name} ({', '.join(getattr(method, field) for field in changed)})"
+            values = {**vars(method), "depth": depth_text(method.depth)}
+            return f"{name} ({', '.join(values[field] for field in changed)})"
     return "custom"
 
 

@@ -86,25 +86,6 @@ class LeastConfident:
         return least & (step.number % self.steps == 0)[:, None]
 
 
-def demote(
-    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], chosen: Bool[Tensor, "B L"]
-) -> Int[Tensor, "B L"]:
-    """Move chosen clean entries behind the others that are clean, before the masked ones.
-
-    Args:
-        order: a permutation per row.
-        num_clean: the number of clean tokens.
-        chosen: entries of the order. Those that are not clean do not move.
-
-    Example:
-        >>> demote(torch.tensor([[3, 0, 2, 1]]), torch.tensor([3]), torch.tensor([[1, 0, 0, 0]]).bool())
-        tensor([[0, 2, 3, 1]])
-    """
-    index = torch.arange(order.shape[1], device=order.device)
-    group = torch.where(index < num_clean[:, None], chosen.int(), 2)
-    return order.gather(1, group.argsort(dim=1, stable=True))
-
-
 def short_form_of_remask(rule: Remask) -> dict[str, float | int | str]:
     """Return the setting that is short for a rule of remasking, or its name as `remask`."""
     if isinstance(rule, BelowBound):
@@ -129,7 +110,7 @@ def remask_from(rule: Remask | None, below: float | None, every: int | None) -> 
     return rule if every is None else LeastConfident(every)
 
 
-def chosen(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool[Tensor, "A L"]:
+def tokens_to_mask(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool[Tensor, "A L"]:
     """Return which tokens go back: those that the rule says, at most `most` of a row, the least probable.
 
     Raises:

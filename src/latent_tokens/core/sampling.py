@@ -29,7 +29,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import choose_latents
-from latent_tokens.core.remasking import Decoded, Remask, chosen, probabilities_by_position
+from latent_tokens.core.remasking import Decoded, Remask, probabilities_by_position, tokens_to_mask
 from latent_tokens.core.selection import FixedCount, select
 from latent_tokens.core.speculation import check_on_step, reference_step_logits, speculate
 from latent_tokens.core.state import PlannedStep, Planner, State, Stop, start, write_tokens
@@ -137,7 +137,7 @@ def decode_and_remask(
             is_decoded=(entry >= given[some, None]) & (entry < clean),
         )
         left = most_passes[some] - state.steps[some] - state.num_masked[some]
-        back = chosen(cast(Remask, decoding.remask), seen, left)
+        back = tokens_to_mask(cast(Remask, decoding.remask), seen, left)
         state.mask_again(some, back, net.mask_id)
         if refresh:
             moved = some[back.any(1)]

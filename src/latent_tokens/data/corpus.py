@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -12,16 +12,24 @@ from typing import BinaryIO
 
 import numpy as np
 
-from latent_tokens.checks import check_package, first_line, in_message
-from latent_tokens.configs import DataConfig, Split
+from latent_tokens.checks import check_package, first_line
+from latent_tokens.configs import Split
+from latent_tokens.data.config import DataConfig
+from latent_tokens.progress import Report
 from latent_tokens.storage import Json, readable, sha256_of, write_atomic
 from latent_tokens.tasks import SPLITS, Text
 from latent_tokens.tasks.base import HELD_OUT, evenly
-from latent_tokens.tasks.text.tokenizer import FILE, Ids, Learned, learn_bpe, read_tokenizer
+from latent_tokens.tasks.text.tokenizer import (
+    TOKENIZER_FILE,
+    Ids,
+    Learned,
+    learn_bpe,
+    read_tokenizer,
+)
 
 PIECES = 256  # number of documents into which a text is cut, about
 SHORTEST = 200  # characters of such a document
-LONGEST = 16_384  # half the most characters of such a document
+LONGEST_PIECE = 16_384  # half the most characters of such a document
 # Characters: longer ones are cut, as tokenizing takes hundreds of bytes per token
 LONGEST_DOCUMENT = 1 << 20
 BLOCK = 1 << 20  # characters read at a time
@@ -32,11 +40,6 @@ SUFFIXES = (".txt", ".md", ".rst", ".text", "")  # of files in a directory that 
 TABLES = (".csv", ".tsv", ".json")  # endings of files whose text is in columns
 HUB = "hub:"  # prefix of a source on the Hugging Face Hub
 SAVED = ("dataset_info.json", "dataset_dict.json")  # in a directory that `datasets` saved
-TASK_SETTINGS = ("padding", "clues", "guessing", "houses", "attributes", "numbers", "targets")
-OF_PUZZLES = (*TASK_SETTINGS, "split", "skip_bad", "apart_from")  # text does not have them
-
-Counts = dict[str, int]
-Report = Callable[[int], None]
 
 
 def write_documents(config: DataConfig, folder: Path, report: Report) -> dict[str, Json]:
@@ -71,7 +74,7 @@ def write_documents(config: DataConfig, folder: Path, report: Report) -> dict[st
 
 
 def text_entries(
-    task: Text, source: Path, skipped: Counts, splits: dict[str, Json]
+    task: Text, source: Path, skipped: dict[str, int], splits: dict[str, Json]
 ) -> dict[str, Json]:
     """Return the entries of the manifest of a text, documents or dialogues."""
     return {
@@ -90,11 +93,8 @@ def num_held_out(config: DataConfig, split: Split) -> int:
 
 
 def check_text_config(config: DataConfig) -> None:
-    """Raise ValueError if a config has a setting that text does not have, or a file that it cannot be of."""
+    """Raise ValueError if a text cannot be read from the source of a config, or has none to train on."""
     source = Path(str(config.source))
-    for name in OF_PUZZLES:
-        if value := getattr(config, name):
-            raise ValueError(f"{name}={in_message(value)}: text has no such setting")
     if not config.from_file or source.suffix.lower() in TABLES:
         fix = 'Name a text file, a directory of them, or a .jsonl of lines like {"text": ...}.'
         raise ValueError(f"source={config.source}: text is read from a file without columns. {fix}")
@@ -115,8 +115,8 @@ def written_task(config: DataConfig, folder: Path, trained: Iterator[str]) -> Te
         raise ValueError(f"tokenizer={name}: must be bpe:SIZE with a whole number, like bpe:4096")
     tokenizer = learn_bpe(trained, int(size)) if kind == "bpe" else read_tokenizer(name)
     if isinstance(tokenizer, Learned):
-        write_atomic({folder / FILE: tokenizer.to_json()})
-        name = FILE
+        write_atomic({folder / TOKENIZER_FILE: tokenizer.to_json()})
+        name = TOKENIZER_FILE
     return Text(Text.length if config.length is None else config.length, name, folder)
 
 
@@ -128,7 +128,7 @@ def documents(source: Path, field: str) -> Iterator[str]:
     ValueError if something in the source cannot be read.
     """
     if source.is_file() and not has_fields(source):
-        yield from pieces(blocks_of(source), length_of(blocks_of(source)))
+        yield from pieces(text_blocks(source), length_of(text_blocks(source)))
         return
     for text in texts_of(source, field):
         if len(text) > LONGEST_DOCUMENT:
@@ -153,7 +153,7 @@ def texts_of(source: Path, field: str) -> Iterator[str]:
             fix = f"Name one of its {num_others:,} other files itself"
             raise ValueError(f"{source}: {problem}. {fix}.")
         for file in files:
-            yield text_of(file)
+            yield file_text(file)
     else:
         fix = f"Name a text file, a directory of them, a .jsonl, or {HUB}OWNER/NAME"
         raise ValueError(f"source={source}: not found. {fix}.")
@@ -215,12 +215,12 @@ def rows_of_datasets(name: str) -> Iterator[dict[str, object]]:
         raise ValueError(f"source={name}: {problem}") from None
 
 
-def text_of(file: Path) -> str:
+def file_text(file: Path) -> str:
     """Return the text of a file. Raise ValueError if it is not UTF-8."""
-    return "".join(blocks_of(file))
+    return "".join(text_blocks(file))
 
 
-def blocks_of(file: Path) -> Iterator[str]:
+def text_blocks(file: Path) -> Iterator[str]:
     """Yield a text file in parts. Raise ValueError if it is not UTF-8."""
     with readable(file), file.open(encoding="utf-8-sig") as content:
         try:
@@ -235,7 +235,7 @@ def length_of(blocks: Iterable[str]) -> int:
     length = 0
     for block in blocks:
         length += len(block)
-        if length >= LONGEST * PIECES:
+        if length >= LONGEST_PIECE * PIECES:
             break
     return length
 
@@ -245,7 +245,7 @@ def pieces(blocks: Iterable[str], length: int) -> Iterator[str]:
 
     The more characters it has, the longer they are, but every split gets some.
     """
-    size = max(SHORTEST, min(LONGEST, length // PIECES))
+    size = max(SHORTEST, min(LONGEST_PIECE, length // PIECES))
     text = ""
     start = 0
     for block in chain(filter(None, blocks), [""]):  # the last one flushes the rest
@@ -303,7 +303,7 @@ class PackedFile:
         self.num_sequences += count
         self.remainder = self.remainder[count * inner :]
 
-    def close(self) -> Counts:
+    def close(self) -> dict[str, int]:
         """Write the number of sequences into the header, and return the counts of the manifest."""
         with self.path.open("r+b") as file:
             self._write_header(file)
@@ -322,7 +322,7 @@ class PackedFile:
 
 def pack(
     texts: Iterable[str], task: Text, num_train: int | None, folder: Path, report: Report
-) -> tuple[dict[Split, Counts], Counts]:
+) -> tuple[dict[Split, dict[str, int]], dict[str, int]]:
     """Write {split}.tokens.npy. Return the counts of each split, and of empty and repeated documents.
 
     Raise ValueError if there is no document.

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DataConfig, Split
-from latent_tokens.data.corpus import TASK_SETTINGS, write_documents
+from latent_tokens.configs import Split
+from latent_tokens.data.config import OF_PUZZLE_TASKS, DataConfig
+from latent_tokens.data.corpus import write_documents
 from latent_tokens.data.dialogues import has_dialogues, write_dialogues
 from latent_tokens.data.loading import load_data, read_manifest, write_split
-from latent_tokens.data.splits import Report, make_splits
-from latent_tokens.progress import counting
+from latent_tokens.data.splits import make_splits
+from latent_tokens.progress import Report, counting
 from latent_tokens.storage import (
     FORMAT,
     Json,
@@ -118,7 +119,7 @@ def preview(task: Solvable, config: DataConfig, count: int) -> Examples:
 
 def task_of(config: DataConfig) -> Solvable:
     """Return the task with the config's settings. Raise ValueError if it does not have one of them."""
-    names = (*TASK_SETTINGS, *(() if config.from_file else ("source",)))
+    names = (*OF_PUZZLE_TASKS, *(() if config.from_file else ("source",)))
     settings = {name: value for name in names if (value := getattr(config, name)) is not None}
     return configured(config.task, settings)
 

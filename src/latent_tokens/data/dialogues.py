@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latent_tokens.checks import check_package, first_line, one_line
-from latent_tokens.configs import DataConfig, Split
+from latent_tokens.configs import Split
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.corpus import (
-    Counts,
-    Report,
     check_text_config,
     has_fields,
     key_of,
@@ -24,10 +23,11 @@ from latent_tokens.data.corpus import (
     written_task,
 )
 from latent_tokens.data.loading import write_split
+from latent_tokens.progress import Report
 from latent_tokens.storage import Json, write_atomic
 from latent_tokens.tasks import SPLITS, Examples, Language, Text
 from latent_tokens.tasks.base import evenly
-from latent_tokens.tasks.text.tokenizer import TEMPLATE, Ids
+from latent_tokens.tasks.text.tokenizer import CHAT_TEMPLATE, Ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -68,7 +68,7 @@ def write_dialogues(config: DataConfig, folder: Path, report: Report) -> dict[st
     name = config.tokenizer or "bytes"
     chat = None if name.startswith("bpe:") else chat_tokenizer(Text(task.length, name))
     if chat is not None:
-        write_atomic({folder / TEMPLATE: template_of(chat)})
+        write_atomic({folder / CHAT_TEMPLATE: template_of(chat)})
 
     # Tokenize the dialogues, and thin out the held-out splits.
     pairs, left_out = tokenized(source, task, chat, report)
@@ -123,7 +123,7 @@ def training_texts(source: Path) -> Iterator[str]:
 
 def tokenized(
     source: Path, task: Text, chat: PreTrainedTokenizerBase | None, report: Report
-) -> tuple[dict[Split, list[tuple[Ids, Ids]]], Counts]:
+) -> tuple[dict[Split, list[tuple[Ids, Ids]]], dict[str, int]]:
     """Return the tokens of prompts and responses by split, and how many records were left out."""
     pairs: dict[Split, list[tuple[Ids, Ids]]] = {split: [] for split in SPLITS}
     left_out = {"empty": 0, "repeated": 0, "too_long": 0}

@@ -25,7 +25,7 @@ from latent_tokens.tasks import (
 )
 from latent_tokens.tasks.examples import smallest_type
 
-CHUNK = 10_000  # examples that are hashed at a time
+HASHED_AT_ONCE = 10_000  # examples that are hashed at a time
 
 Manifest = dict[str, Any]
 """The manifest of a data set: its task, its splits, their origin and what was left out (docs/tasks.md)."""
@@ -37,8 +37,8 @@ def fingerprint(examples: Examples) -> str:
     for part in examples:
         digest.update(f"{part.dtype} {part.shape}".encode())
         # A mapped or broadcast array is never in memory as a whole
-        for start in range(0, len(part), CHUNK):
-            digest.update(np.ascontiguousarray(part[start : start + CHUNK]).data)
+        for start in range(0, len(part), HASHED_AT_ONCE):
+            digest.update(np.ascontiguousarray(part[start : start + HASHED_AT_ONCE]).data)
     return digest.hexdigest()
 
 

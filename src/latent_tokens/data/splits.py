@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,17 +19,16 @@ from numpy.typing import NDArray
 from latent_tokens import tasks
 from latent_tokens.checks import check_choice
 from latent_tokens.configs import Split
-from latent_tokens.progress import CONSOLE
+from latent_tokens.progress import CONSOLE, Report
 from latent_tokens.tasks import SPLITS, Examples, Keys, Task, joined, task_or_named
 from latent_tokens.tasks.base import HELD_OUT, generate_checked
 
-CHUNK = 1_024  # numbers of the seed tried in one call, at most
+DRAWN_AT_ONCE = 1_024  # numbers of the seed tried in one call, at most
 CHUNKS_PER_ROUND = 8  # of each process, at most, before the splits are checked again
 WINDOW = 16_384  # numbers tried before a split may be declared exhausted
 NUMBERS_PER_NEW = 300  # numbers tried per new example, above which it is
 NOTICE_AFTER = 2.0  # seconds without an example
 
-Report = Callable[[int], None]
 SplitExamples = tuple[Examples, Keys, NDArray[np.int8]]
 
 
@@ -122,7 +121,7 @@ def make_splits(
         {'train': 10}
     """
     builder = SplitBuilder(counts, seen=set() if seen is None else seen)
-    chunk = min(CHUNK, max(64, 2 * sum(counts.values())))
+    chunk = min(DRAWN_AT_ONCE, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0
     workers = min(processes, math.ceil(builder.lacking / chunk)) if builder.open else 1

@@ -29,7 +29,7 @@ Answer: TypeAlias = str | list[int]
 
 
 @dataclass(frozen=True)
-class Score:
+class AnswerScore:
     """Scored answers.
 
     Attributes:
@@ -162,7 +162,7 @@ def filled_in(task: Answerable, problem: Examples, answer: Answer) -> Examples:
     return Examples(tokens.astype(problem.tokens.dtype), problem.known, problem.lengths)
 
 
-def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answer]) -> Score:
+def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answer]) -> AnswerScore:
     """Score answers by the numbers of their problems.
 
     Example:
@@ -189,7 +189,7 @@ def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answe
         scores = scores_of(task, joined(list(filled.values())).tokens, truth)
         names = [task.metric, *(name for name in scores if name in SHARES)]
         shares = {name: float(scores[name].sum()) / len(problems) for name in names}
-    return Score(
+    return AnswerScore(
         task.name,
         shares,
         len(problems),

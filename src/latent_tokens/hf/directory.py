@@ -13,7 +13,7 @@ from torch import nn
 from latent_tokens.checkpoints.files import (
     Entries,
     check_fingerprint,
-    corrupt,
+    corrupt_file,
     find,
     load_weights,
     read_tensor_file,
@@ -31,7 +31,7 @@ from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, kind_of, read_description, write_atomic
 
 OWN = "own"  # the network of config.json that only its user can build
-OF_TRANSFORMER = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
+TRANSFORMER_ENTRIES = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
 # Entries of a `Transformer` in config.json that may be missing
 OPTIONAL = ("parts", "answer_tokens")
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError)
@@ -79,7 +79,9 @@ def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
     if isinstance(net, Transformer):
-        entry: dict[str, Any] = {name: getattr(net, name) for name in (*OF_TRANSFORMER, *OPTIONAL)}
+        entry: dict[str, Any] = {
+            name: getattr(net, name) for name in (*TRANSFORMER_ENTRIES, *OPTIONAL)
+        }
         entry = {name: value for name, value in entry.items() if value is not None}
         entry["size"] = asdict(net.size)
     elif isinstance(net, HuggingFaceDenoiser):
@@ -153,7 +155,7 @@ def from_pretrained(
         with torch.device("meta"):  # allocate no network before the weights are compared
             ours = build(config)
     except CORRUPT as error:
-        raise corrupt(folder / "config.json", error) from None
+        raise corrupt_file(folder / "config.json", error) from None
     load_weights(ours, tensors, weights)
     check_fingerprint(ours.eval(), config.get("fingerprint"), folder)
     ours.folder = folder.absolute()
@@ -181,7 +183,7 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
         numbers = {name: config["model"][name] for name in ("vocab_size", "max_length")}
         method = method_from(config["method"])
     except CORRUPT as error:
-        raise corrupt(folder / "config.json", error) from None
+        raise corrupt_file(folder / "config.json", error) from None
     adopt(inner, numbers, str(folder))
     if is_hf_run(config) and config["model"].get("freeze_embeddings"):
         freeze_embeddings(inner)
@@ -216,7 +218,7 @@ def build(config: Entries) -> Transformer:
     """Return the untrained network. Raise KeyError, TypeError or ValueError for a wrong config."""
     model = config["model"]
     for name in model:
-        check_choice("entry of model", name, (*OF_TRANSFORMER, *OPTIONAL))
+        check_choice("entry of model", name, (*TRANSFORMER_ENTRIES, *OPTIONAL))
     check_int("vocab_size", model["vocab_size"], 1)
     check_int("max_length", model["max_length"], 1, LONGEST)
     net = Transformer(**{**model, "size": Size(**model["size"])})
@@ -234,11 +236,11 @@ def open_models(
     loaded = None if method is None else load_method(method)  # before a model, which may need it
     nets = [from_pretrained(run, base=base) for run in runs]
     if loaded is not None:
-        check_method(str(method), loaded, *(net.method for net in nets))
+        check_typed_method(str(method), loaded, *(net.method for net in nets))
     return nets
 
 
-def check_method(name: str, typed: Method, *trained: Method) -> None:
+def check_typed_method(name: str, typed: Method, *trained: Method) -> None:
     """Raise ValueError if a typed method, of this name, trained no model. Weight and targets may differ."""
     if not any(
         replace(typed, weight=other.weight, targets=other.targets) == other for other in trained

@@ -17,8 +17,8 @@ from latent_tokens.checkpoints.files import (
     BUNDLED,
     OF_THE_RUN,
     Entries,
-    fingerprint,
     has_lora,
+    network_fingerprint,
     read_tensor_file,
 )
 from latent_tokens.checkpoints.stored_methods import method_from
@@ -56,10 +56,10 @@ except ModuleNotFoundError as error:
     ) from None
 '''
 OF_THE_TASK = ("task", "name")  # those of a model whose weights have changed
-FOR_TRANSFORMERS = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
+CONFIG_ENTRIES = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")
 
 
-def save_pretrained(
+def export_model(
     net: Transformer | HuggingFaceDenoiser,
     folder: str | Path,
     *,
@@ -87,7 +87,7 @@ def save_pretrained(
             from is missing.
 
     Example:
-        save_pretrained(net, "models/six", dtype=torch.bfloat16)
+        export_model(net, "models/six", dtype=torch.bfloat16)
     """
     inner = cast(nn.Module, unwrap(net))
     if not isinstance(inner, Transformer | HuggingFaceDenoiser):
@@ -111,7 +111,7 @@ def save_pretrained(
         stored = deepcopy(net).to("cpu", dtype).float().eval()
         precision = dtype or net.embedding.weight.dtype
         entries = {**for_transformers(stored), "dtype": str(precision).removeprefix("torch.")}
-        settings = {**settings, "fingerprint": fingerprint(stored), **entries}
+        settings = {**settings, "fingerprint": network_fingerprint(stored), **entries}
         files[f"{MODULE}.py"] = CODE.encode()
         directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
     write_card(folder, rows, license=license, name=name)
@@ -133,7 +133,7 @@ def push_to_hub(
     Args:
         net: the network, with its method.
         name: OWNER/NAME on the hub.
-        dtype, license, task: as those of `save_pretrained`.
+        dtype, license, task: as those of `export_model`.
         private, token: as `HfApi` of huggingface_hub has them.
         **upload: settings of its `upload_folder`, such as commit_message, revision and create_pr.
 
@@ -145,7 +145,7 @@ def push_to_hub(
     api = HfApi(token=token)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / name.rpartition("/")[2]
-        save_pretrained(net, folder, dtype=dtype, license=license, name=name, task=task)
+        export_model(net, folder, dtype=dtype, license=license, name=name, task=task)
         address = api.upload_folder(
             repo_id=api.create_repo(name, private=private, exist_ok=True).repo_id,
             folder_path=folder,
@@ -167,7 +167,7 @@ def write_for_transformers(
     """
     ours = describe(net)
     entry = cast(dict[str, Json], ours["model"])
-    ours["model"] = {name: entry[name] for name in FOR_TRANSFORMERS}
+    ours["model"] = {name: entry[name] for name in CONFIG_ENTRIES}
 
     # Transformers writes its files beside the final ones, as /tmp can be small.
     model = merged(net)

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from latent_tokens.checkpoints.files import read_json, read_tensor_file
-from latent_tokens.checkpoints.hub import TOKENIZER_FILES
 from latent_tokens.checks import first_line, is_whole
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.hf.language_models import OWN_METHODS
+from latent_tokens.hf.tokenizer_files import TOKENIZER_CONFIG
+from latent_tokens.hub import TOKENIZER_FILES
 from latent_tokens.storage import Json, json_bytes
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ ABOUT_CODE = (
     "model_type", "architectures", "auto_map", "torch_dtype", "dtype", "transformers_version",
     "_name_or_path", "attn_implementation", "_attn_implementation",
 )  # fmt: skip
-CONFIG = "tokenizer_config.json"
-FILE, INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHTS_FILE, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 # Constants that old versions stored
 BUFFER = re.compile(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$")
 
@@ -55,7 +55,7 @@ def native_settings(layout: PublishedLayout, config: Mapping[str, Json]) -> dict
     }
 
 
-def method_of(layout: PublishedLayout, config: Mapping[str, Json], readout: Readout) -> Method:
+def layout_method(layout: PublishedLayout, config: Mapping[str, Json], readout: Readout) -> Method:
     """Return the method of a published model. Raise ValueError if its blocks are not known."""
     if layout.method == "mdm":
         return OWN_METHODS[readout]
@@ -90,7 +90,7 @@ def added_token_id(folder: Path, text: str) -> int | None:
 
 def tokenizer_config(folder: Path) -> dict[str, Json]:
     """Return tokenizer_config.json, empty if it is missing. Raise ValueError if it is corrupt."""
-    file = folder / CONFIG
+    file = folder / TOKENIZER_CONFIG
     return read_json(file) if file.is_file() else {}
 
 
@@ -102,9 +102,9 @@ def copied_tokenizer(folder: Path) -> dict[str, bytes]:
     files = {
         name: (folder / name).read_bytes() for name in TOKENIZER_FILES if (folder / name).is_file()
     }
-    if CONFIG in files:
+    if TOKENIZER_CONFIG in files:
         config = tokenizer_config(folder)
-        files[CONFIG] = json_bytes(
+        files[TOKENIZER_CONFIG] = json_bytes(
             {name: value for name, value in config.items() if name != "auto_map"}
         )
     return files
@@ -150,9 +150,9 @@ def read_native(
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Return the tensors of model.safetensors, or of the shards of its index, by name."""
-    shards = {FILE}
-    if (folder / INDEX).is_file():
-        shard_of = read_json(folder / INDEX).get("weight_map")
+    shards = {WEIGHTS_FILE}
+    if (folder / WEIGHTS_INDEX).is_file():
+        shard_of = read_json(folder / WEIGHTS_INDEX).get("weight_map")
         shards = set(map(str, shard_of.values())) if isinstance(shard_of, dict) else set()
     weights = dict[str, Tensor]()
     for name in sorted(shards):

@@ -18,7 +18,7 @@ from latent_tokens.sizes import in_millions
 from latent_tokens.storage import read_description, write_atomic
 
 CARD = "README.md"
-TEMPLATE = """---
+CARD_TEMPLATE = """---
 {metadata}
 ---
 
@@ -51,7 +51,7 @@ model = {auto_class}.from_pretrained({name}{options})
 """
 NOTE = """Tokens are the tokens processed, relative to all masked tokens in every step. \
 With k > 1, n = 0 leaves k - 1 other candidates in the input."""
-HEADINGS = (
+CARD_HEADINGS = (
     "problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens",
 )  # fmt: skip
 TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
@@ -86,7 +86,7 @@ def card(
     is_for_transformers = "auto_map" in entries or is_hf_run(entries)
     trained = {name: entry for name, entry in entries.items() if name in TRAINING}
     training = f"```json\n{json.dumps(trained, indent=1)}\n```"
-    return TEMPLATE.format(
+    return CARD_TEMPLATE.format(
         metadata=metadata(net, entries, license),
         title=title,
         task=f"`{entries.get('task', {}).get('name', 'unknown')}`",
@@ -154,4 +154,4 @@ def figures(rows: Sequence[Row]) -> str:
         lines.append(line)
     judge = rows[0].get("judge")
     evaluator = "" if judge is None else f"The evaluator of text is {judge}. "
-    return f"{as_markdown([HEADINGS, *lines])}\n{evaluator}{NOTE}"
+    return f"{as_markdown([CARD_HEADINGS, *lines])}\n{evaluator}{NOTE}"

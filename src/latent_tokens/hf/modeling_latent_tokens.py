@@ -25,7 +25,6 @@ from transformers.modeling_outputs import MaskedLMOutput
 from transformers.utils.generic import ModelOutput
 
 from latent_tokens.checkpoints.files import check_fingerprint, check_real, find, read_tensor_file
-from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checks import changed, refuse
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
@@ -34,7 +33,8 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.hf.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.hf.directory import build, check_is_ours
-from latent_tokens.hf.export import for_transformers, push_to_hub, save_pretrained
+from latent_tokens.hf.export import export_model, for_transformers, push_to_hub
+from latent_tokens.hub import fetch
 from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
@@ -183,7 +183,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             weights = {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
             net = deepcopy(net)
             net.load_state_dict(weights)
-        save_pretrained(net, save_directory, dtype=dtype, license=license)
+        export_model(net, save_directory, dtype=dtype, license=license)
         if self.generation_config is not None:
             self.generation_config.save_pretrained(save_directory)
 
@@ -278,14 +278,14 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             36
         """
         stored = self.generation_config if generation_config is None else generation_config
-        given: dict[str, Any] = {} if stored is None else settings_of(stored)
+        given: dict[str, Any] = {} if stored is None else settings_of_generation(stored)
         config = changed(SamplingConfig(), {**given, **settings})
         net, task = self.net, known_task(self.config)
         decoding = decoding_with_policy(net, net.method, task, config)
         return decode_masked(net, input_ids, attention_mask, decoding, config.seed, on_step)
 
 
-def settings_of(config: GenerationConfig) -> dict[str, Any]:
+def settings_of_generation(config: GenerationConfig) -> dict[str, Any]:
     """Return the settings of sampling that a generation config of transformers sets.
 
     Its names are ours, and those of transformers with a meaning here: `do_sample`, and the entropy

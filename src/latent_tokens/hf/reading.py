@@ -30,14 +30,13 @@ from safetensors import SafetensorError
 from latent_tokens.checkpoints.files import (
     OF_THE_RUN,
     Entries,
-    corrupt,
+    corrupt_file,
     find,
     load_weights,
     read_json,
     read_tensor_file,
     tensors_sha256,
 )
-from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checks import check_choice, check_int, check_package, first_line
 from latent_tokens.hf.language_models import (
@@ -52,12 +51,13 @@ from latent_tokens.hf.layouts import (
     PublishedLayout,
     Readout,
     added_token_id,
+    layout_method,
     layout_of,
-    method_of,
     model_type_of,
     named_mask,
     read_native,
 )
+from latent_tokens.hub import fetch
 from latent_tokens.storage import Json
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ if TYPE_CHECKING:
 
 
 TRANSFORMERS = "transformers"  # the network of config.json
-FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
+BASE_FILES = ("*.json", "*.safetensors")  # what is fetched: nothing that could be executed
 PUBLISHED = {layout.model_type for layout in LAYOUTS}
 MODEL_TYPES = {*PUBLISHED, *FAMILIES}
 # Entries of config.json that are not of a config of transformers
 OF_THIS_PACKAGE = (*OF_THE_RUN, "format", "model", "method")
-CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
+UNREADABLE = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
 def is_hf_run(config: Entries) -> bool:
@@ -119,8 +119,8 @@ def open_hf_run(
     check_package("transformers", "text", folder)
     try:
         net = build_hf_run(config["model"], folder, base)
-    except CORRUPT as error:
-        raise corrupt(folder / "config.json", error) from None
+    except UNREADABLE as error:
+        raise corrupt_file(folder / "config.json", error) from None
     if not is_for_transformers(config):
         weights = folder / "model.safetensors"
         load_weights(net, read_tensor_file(weights), weights)
@@ -163,7 +163,7 @@ def read_base(adapter: Adapter, folder: Path, base: str | Path | None) -> PreTra
     name = str(base or adapter.base)
     hint = "Name its directory with base=DIR, or start=DIR to resume it."
     try:
-        path = find(name, partial(fetch, files=FILES))
+        path = find(name, partial(fetch, files=BASE_FILES))
     except ValueError as error:
         raise ValueError(f"{folder}: adapts {adapter.base}. {error}. {hint}") from None
     model = read_model(path)
@@ -216,7 +216,7 @@ def from_transformers(
         net = from_transformers("GSAI-ML/LLaDA-8B-Base")
     """
     check_package("transformers", "text", folder_or_name)
-    folder = find(folder_or_name, partial(fetch, files=FILES))
+    folder = find(folder_or_name, partial(fetch, files=BASE_FILES))
     config, layout = published_layout(folder)
     if layout is None or readout == "shifted" or (layout.only_with_mask and mask_token is not None):
         if mask_token is None:
@@ -255,7 +255,7 @@ def published_network(
     files. Raise ValueError if a file or MASK is missing, or the model is not supported.
     """
     readout = readout or layout.readout
-    method = method_of(layout, config, readout)
+    method = layout_method(layout, config, readout)
     named = (mask_token, named_mask(folder, config), layout.mask_id)
     mask = next((mask for mask in named if mask is not None), None)
     if mask is None:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from latent_tokens.storage import Json, json_bytes
 from latent_tokens.tasks import Language, Text
-from latent_tokens.tasks.text.tokenizer import END, FILE, Learned
+from latent_tokens.tasks.text.tokenizer import END, TOKENIZER_FILE, Learned
 
-CONFIG = "tokenizer_config.json"
-ROLES = {"PAD": "pad_token", "BOS": "bos_token", "EOS": "eos_token", "SEP": "sep_token"}
+TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKEN_ROLES = {"PAD": "pad_token", "BOS": "bos_token", "EOS": "eos_token", "SEP": "sep_token"}
 MASK_NAMES = ("[MASK]", "<|mask|>", "<|latent-tokens mask|>")
 FRAME = "|+-"  # drawn around boards
-CHARACTERS: dict[str, Json] = {
+SPLIT_CHARACTERS: dict[str, Json] = {
     "type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False,
 }  # fmt: skip
 BYTE_LEVEL: dict[str, Json] = {
@@ -50,7 +50,7 @@ def tokenizer_files(
     names = [symbol for symbol in symbols if re.fullmatch(r"\[[A-Z]+\]|<[A-Z]+>", symbol)]
     are_characters = all(len(symbol) == 1 for symbol in symbols if symbol not in names)
     mask = "." if are_characters and "." not in symbols else MASK_NAMES[0]
-    roles = {ROLES[name[1:-1]]: name for name in names if name[1:-1] in ROLES}
+    roles = {TOKEN_ROLES[name[1:-1]]: name for name in names if name[1:-1] in TOKEN_ROLES}
 
     # Characters are read one by one, without frames and spaces. Other words have spaces between
     # them.
@@ -63,7 +63,7 @@ def tokenizer_files(
     }
     tokenizer: dict[str, Json] = {
         "normalizer": skip if are_characters else None,
-        "pre_tokenizer": CHARACTERS if are_characters else {"type": "WhitespaceSplit"},
+        "pre_tokenizer": SPLIT_CHARACTERS if are_characters else {"type": "WhitespaceSplit"},
         "decoder": {"type": "Fuse"} if are_characters else None,
         "model": {"type": "WordLevel", "vocab": tokens, "unk_token": ""},
     }
@@ -124,9 +124,9 @@ def both_files(
         **special,
     }
     if tokenizer is None:
-        return {CONFIG: json_bytes(config)}
+        return {TOKENIZER_CONFIG: json_bytes(config)}
     tokens: list[Json] = [
         {"id": token, "content": name, **FLAGS} for token, name in (added or {}).items()
     ]
     content = json_bytes({"version": "1.0", "added_tokens": tokens, **tokenizer})
-    return {FILE: content, CONFIG: json_bytes(config)}
+    return {TOKENIZER_FILE: content, TOKENIZER_CONFIG: json_bytes(config)}

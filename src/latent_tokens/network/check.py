@@ -20,7 +20,9 @@ from latent_tokens.network.transformer import Transformer
 
 MOST_SLOTS = 3  # clean ones, and masked ones
 FEWEST_POSITIONS = 4  # of a sequence with two clean and two masked tokens
-SMALL = 1e-3  # the largest influence that is taken for none, relative to one that is allowed
+SMALL_INFLUENCE = (
+    1e-3  # the largest influence that is taken for none, relative to one that is allowed
+)
 ROUNDING = 4  # units in the last place of the largest logit, where shapes and sums are the same
 REORDERING = 32  # likewise, where sums are in another order
 LOWEST = -1e4  # stands for a logit of minus infinity
@@ -148,7 +150,7 @@ def ignored_input(probe: Probe, is_shifted: bool) -> str | None:
     after = probe.logits(ids, first, probe.everything)
     by_unhidden = difference(before[:, probe.masked], after[:, probe.masked])
     by_token = difference(logits[:, probe.masked], with_other_tokens[:, probe.masked])
-    if by_token < SMALL * by_unhidden:
+    if by_token < SMALL_INFLUENCE * by_unhidden:
         return (
             "clean tokens do not change its logits at masked slots. Pass the mask, true if a slot "
             f"attends: {HUGGING_FACE_MASK}, ~mask in torch's MultiheadAttention."
@@ -176,7 +178,9 @@ def visible_hidden_slots(probe: Probe) -> str | None:
     before = probe.logits(mask=probe.everything)
     after = probe.logits(ids, positions, probe.everything)
     by_unhidden = difference(before[row, query], after[row, query])
-    if by_hidden <= max(SMALL * by_unhidden, rounding(logits, ROUNDING * torch.finfo().eps)):
+    if by_hidden <= max(
+        SMALL_INFLUENCE * by_unhidden, rounding(logits, ROUNDING * torch.finfo().eps)
+    ):
         return None
     fix = "attn_implementation='sdpa', or with 'eager' a float mask of 0 and -inf"
     return f"slots that the mask hides change its logits. Apply the mask: {HUGGING_FACE_MASK} with {fix}."
@@ -199,7 +203,7 @@ def order_of_slots(probe: Probe, eps: float) -> str | None:
         moved = probe.logits(positions=positions)
         by_order = difference(logits[:, probe.masked], reordered[:, probe.masked])
         by_position = difference(logits[:, probe.masked], moved[:, probe.masked])
-        if by_order > max(SMALL * by_position, rounding(logits, REORDERING * eps)):
+        if by_order > max(SMALL_INFLUENCE * by_position, rounding(logits, REORDERING * eps)):
             fix = f"Pass mask and positions: {HUGGING_FACE_MASK}, and position_ids=positions."
             return f"the order of {kind} slots changes its logits. {fix}"
     return None
@@ -216,7 +220,7 @@ def dependent_rows(probe: Probe) -> str | None:
     positions[-1] = probe.positions[-1]
     mask[-1] = probe.mask[-1]
     by_rows = difference(logits[-1], probe.logits(ids, positions, mask)[-1])
-    if by_rows <= max(SMALL * by_input, rounding(logits, ROUNDING * torch.finfo().eps)):
+    if by_rows <= max(SMALL_INFLUENCE * by_input, rounding(logits, ROUNDING * torch.finfo().eps)):
         return None
     return (
         "its logits of a row depend on the other rows of its batch. Use its own mask in each row."

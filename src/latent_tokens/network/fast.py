@@ -114,7 +114,7 @@ def generate(
     elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
         with torch.inference_mode(), packed_weights():
             table = qkv_table(inner, *tokens.shape)
-            for part in microbatches(inner, method, state, decoding):
+            for part in decoding_microbatches(inner, method, state, decoding):
                 order = state.order[part]
                 if decoding.drafts:
                     slots = most_slots(method, decoding, length)
@@ -164,7 +164,7 @@ def is_plain(net: Transformer) -> bool:
     return type(net) is Transformer and supports_slots(net) and not (net.training or has_hooks(net))
 
 
-def microbatches(
+def decoding_microbatches(
     net: Transformer, method: Method, state: State, decoding: Decoding
 ) -> list[Int[Tensor, " R"]]:
     """Split the rows of a batch into parts that fit into memory.

@@ -1,4 +1,4 @@
-"""The fastest linear layer and attention of a device, precision and torch.compile."""
+"""The fastest linear layer and attention of a device, and torch.compile."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from latent_tokens.configs import Precision, PrecisionSetting
 from latent_tokens.core.distribution import above, nucleus
-from latent_tokens.progress import CONSOLE
+from latent_tokens.devices import bf16_is_fast
 
 # Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
 FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
 FEWEST_CHANNELS = 16  # of a head in FlexAttention on CUDA. Zeros are added to fewer
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
-EVERY = slice(None)
+ALL_OUTPUTS = slice(None)
 PackedWeights = dict[tuple[nn.Module, int | None, int | None], Tensor]
 """By layer, first and last output."""
 PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=None)
 
 
 def linear(
-    layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = EVERY
+    layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = ALL_OUTPUTS
 ) -> Float[Tensor, "*N D"]:
     """Return layer(x), x W^T + bias: by a faster form for decoding on a CPU, without gradient.
 
@@ -47,10 +46,10 @@ def linear(
         return cast(Tensor, layer(x))
     weight: Tensor = layer.weight
     bias: Tensor | None = layer.bias
-    if outputs != EVERY:
+    if outputs != ALL_OUTPUTS:
         weight, bias = weight[outputs], None if bias is None else bias[outputs]
     if x.device.type != "cpu" or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return cast(Tensor, layer(x)) if outputs == EVERY else F.linear(x, weight, bias)
+        return cast(Tensor, layer(x)) if outputs == ALL_OUTPUTS else F.linear(x, weight, bias)
 
     packed = None if torch.compiler.is_compiling() else PACKED.get()
     if packed is not None and x.dtype == weight.dtype == torch.bfloat16:
@@ -150,44 +149,6 @@ def attend_last(
     return scores.softmax(-1).bmm(values).view(q.shape)
 
 
-def bf16_is_fast() -> bool:
-    """Return whether the CPU multiplies matrices in bf16 in hardware: AVX512-BF16 or AMX.
-
-    Other CPUs convert each number on the way, which can take 100 times as long as fp32.
-    """
-    if hasattr(torch.cpu, "get_capabilities"):  # PyTorch 2.7 has the two private functions only
-        capabilities = torch.cpu.get_capabilities()
-        return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def resolve_precision(precision: PrecisionSetting, device: torch.device) -> Precision:
-    """Return the format of a setting. auto is bf16 where it is fast, and fp32 elsewhere.
-
-    Example:
-        resolve_precision("auto", torch.device("cpu"))  # "bf16" on a CPU with AVX512-BF16 or AMX
-    """
-    if precision != "auto":
-        return precision
-    return "bf16" if device.type != "cpu" or bf16_is_fast() else "fp32"
-
-
-def precision_reason(device: torch.device) -> str:
-    """Return why auto is what it is on a device, in words."""
-    if device.type != "cpu":
-        return "the device is an accelerator"
-    if bf16_is_fast():
-        return "the CPU has AVX512-BF16 or AMX"
-    return "the CPU has neither AVX512-BF16 nor AMX"
-
-
-def warn_if_slow(precision: Precision, device: torch.device) -> None:
-    """Print a line if the format is bf16 on a CPU that lacks the instructions for it."""
-    if precision == "bf16" and device.type == "cpu" and not bf16_is_fast():
-        reason = precision_reason(device)
-        CONSOLE.print(f"precision bf16: many times slower than fp32 here, because {reason}")
-
-
 R = TypeVar("R")
 MOST_COMPILATIONS = 64  # of a function: each width, precision and gradient mode takes one
 
@@ -223,7 +184,7 @@ def compile_blocks(net: nn.Module) -> None:
 
 
 NUM_RANKED = 4_096  # tokens of a large vocabulary that are ranked first: a nucleus rarely has more
-ROUNDING = 1e-9  # more than that of a sum of probabilities
+SUM_ROUNDING = 1e-9  # more than that of a sum of probabilities
 
 
 def fast_nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[Tensor, "A T V"]:
@@ -233,7 +194,7 @@ def fast_nucleus(probabilities: Float[Tensor, "A T V"], top_p: float) -> Float[T
         return nucleus(probabilities, top_p)
     # numpy selects five times as fast as it sorts, and sorts ten times as fast as torch.
     values = np.partition(probabilities.numpy(), -NUM_RANKED)[..., -NUM_RANKED:]
-    if not (values.sum(-1) > top_p + ROUNDING).all():
+    if not (values.sum(-1) > top_p + SUM_ROUNDING).all():
         values = probabilities.numpy()
     ranked = torch.from_numpy(np.sort(values, axis=-1)).flip(-1)
     beyond = ranked.cumsum(-1) - ranked >= top_p

@@ -1,8 +1,6 @@
-"""The exact likelihood of a sequence, with a KV cache if no slot attends to a later one."""
+"""The optimized source of logits for the likelihood of core, a KV cache, and `log_likelihood` with it."""
 
 from __future__ import annotations
-
-from typing import TypedDict, Unpack
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +8,7 @@ from torch import Tensor, nn
 
 from latent_tokens.core.decoding import Count
 from latent_tokens.core.denoiser import Denoiser, unwrap
-from latent_tokens.core.likelihood import Report, TokenScores, fits_one_pass, score_tokens
+from latent_tokens.core.likelihood import fits_one_pass, score_tokens
 from latent_tokens.core.method import Method
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
@@ -23,16 +21,7 @@ from latent_tokens.network.fast import (
     qkv_table,
 )
 from latent_tokens.network.transformer import Transformer
-
-
-class ScoreSettings(TypedDict, total=False):
-    """Further settings of `score_tokens`."""
-
-    ends: Int[Tensor, " B"] | None
-    latent_policy: LatentPolicy
-    streams: Streams | None
-    report: Report
-    off_distribution: bool
+from latent_tokens.progress import Report
 
 
 def log_likelihood(
@@ -85,42 +74,27 @@ def log_likelihood(
         >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
         torch.Size([2, 36])
     """
-    rows = torch.arange(len(tokens), device=tokens.device)
-    scores = token_scores(
+    tokens = tokens.long()
+    order = order.long()
+    scores = score_tokens(
         net,
         method,
-        tokens.long(),
-        order.long(),
+        tokens,
+        order,
         num_known,
         lengths,
         latents,
         latent_policy=latent_policy,
-        streams=Streams(seed, rows),
+        streams=Streams(seed, torch.arange(len(tokens), device=tokens.device)),
+        candidate_logits=scoring_logits(net, method, tokens, order, latents),
         report=report,
         off_distribution=off_distribution,
     )
     return scores.log_probabilities
 
 
-def token_scores(
-    net: Denoiser | nn.Module,
-    method: Method,
-    tokens: Int[Tensor, "B L"],
-    order: Int[Tensor, "B L"],
-    num_known: Int[Tensor, " B"],
-    lengths: Int[Tensor, " B"],
-    latents: Count | None = None,
-    **settings: Unpack[ScoreSettings],
-) -> TokenScores:
-    """Return `score_tokens`, with a KV cache if it is exact. The arguments are the same."""
-    cache = cached_logits(net, method, tokens, order, latents)
-    return score_tokens(
-        net, method, tokens, order, num_known, lengths, latents, candidate_logits=cache, **settings
-    )
-
-
 @torch.no_grad()
-def cached_logits(
+def scoring_logits(
     net: Denoiser | nn.Module,
     method: Method,
     tokens: Int[Tensor, "B L"],

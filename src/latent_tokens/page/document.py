@@ -24,7 +24,7 @@ from latent_tokens.page.models import (
 )
 from latent_tokens.storage import sha256_of
 from latent_tokens.trace.examples import PAGE_RECORD
-from latent_tokens.trace.record import LoadedModel, Start, StartSettings, Trace
+from latent_tokens.trace.record import LoadedModel, Start, StartSettings, TraceRecord
 
 FOLDER = Path(__file__).parent
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.M)
@@ -70,7 +70,7 @@ def check_models(models: Sequence[LoadedModel]) -> None:
             raise ValueError(f"{model.name}: {reason} {instead}")
 
 
-def page_with(traces: Sequence[Trace], caption: str, models: Sequence[LoadedModel]) -> str:
+def page_with(traces: Sequence[TraceRecord], caption: str, models: Sequence[LoadedModel]) -> str:
     """Return the page that shows recorded decodes.
 
     The page decodes with the models if `why_recorded` accepts them and `why_not_repeated` the
@@ -141,7 +141,7 @@ def filled_page(
     *,
     models: Sequence[LoadedModel],
     inside: Sequence[LoadedModel],
-    traces: Sequence[Trace] = (),
+    traces: Sequence[TraceRecord] = (),
     caption: str = "",
     reason: str = "",
 ) -> str:

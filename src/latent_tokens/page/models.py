@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.checkpoints.stored_methods import ORDERS, RULES
+from latent_tokens.checkpoints.stored_methods import STORED_ORDERS, STORED_RULES
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES, Decoding
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.loading import as_tensors
@@ -21,7 +21,7 @@ from latent_tokens.trace.examples import COMPARISONS, chosen, examples, measured
 from latent_tokens.trace.record import LoadedModel
 
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
-TASK = re.compile(r"sudoku-\d+(-pattern)?")  # as in js/sudoku.js
+TASK_IN_PAGE = re.compile(r"sudoku-\d+(-pattern)?")  # as in js/sudoku.js
 SIDES = (4, 6, 9, 16)
 
 
@@ -34,11 +34,16 @@ def why_recorded(models: Sequence[LoadedModel]) -> str:
 def why_not_in_page(model: LoadedModel) -> str:
     """Return why the engine of the page cannot decode with a model, in one sentence, or ""."""
     net = model.net
-    if not TASK.fullmatch(model.task.name) or model.task.length not in [side**2 for side in SIDES]:
+    if not TASK_IN_PAGE.fullmatch(model.task.name) or model.task.length not in [
+        side**2 for side in SIDES
+    ]:
         return "A page decodes with models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only."
     if type(net) is not Transformer or net.method is None or net.folder is None:
         return "A page decodes with saved models of the built-in network only."
-    if net.method.attention not in RULES.values() or net.method.order not in ORDERS.values():
+    if (
+        net.method.attention not in STORED_RULES.values()
+        or net.method.order not in STORED_ORDERS.values()
+    ):
         return "A page decodes with the built-in attention masks and orders only."
     return ""
 

@@ -9,15 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from latent_tokens.checks import Registry
-from latent_tokens.configs import OrderName
+from latent_tokens.configs import NumCandidates, NumLatents, OrderName
 from latent_tokens.core.cost import relative_cost, tokens_processed
-from latent_tokens.paper.reference import AR_MTP, CANDIDATES, DATA_SETS, TOP_PROB, UNIFORM, Column
-from latent_tokens.paper.scales import BOARDS_9, Candidates, Latents, Scale
+from latent_tokens.paper.reference import (
+    AR_MTP,
+    DATA_SETS,
+    PAPER_CANDIDATES,
+    TOP_PROB,
+    UNIFORM,
+    Column,
+)
+from latent_tokens.paper.scales import BOARDS_9, Scale
 from latent_tokens.tasks import SudokuPuzzle
 
 # Tasks whose problems are the same for every seed
-PUZZLES = ("sudoku-puzzle", "zebra", "countdown")
-REFERENCES: tuple[tuple[str, Latents], ...] = (("sidm", None), ("mdm", None))
+PUZZLE_TASKS = ("sudoku-puzzle", "zebra", "countdown")
+REFERENCE_METHODS: tuple[tuple[str, NumLatents | None], ...] = (("sidm", None), ("mdm", None))
 
 
 @dataclass(frozen=True)
@@ -32,9 +39,9 @@ class Cell:
     task: str
     method: str
     order: OrderName
-    latents: Latents = None
+    latents: NumLatents | None = None
     problems: str | None = None
-    k: Candidates | None = None
+    k: NumCandidates | None = None
 
     @property
     def legacy_name(self) -> str | None:
@@ -78,15 +85,15 @@ def printed_cells(table: dict[str, Column]) -> list[Cell]:
 def costs_of_sidm() -> str:
     """Return the cost of SIDM at the paper's lengths by both conventions (D-21, relative cost)."""
     costs = ", ".join(
-        f"{task} {relative_cost(DATA_SETS[task].length, CANDIDATES, 0):.3f}x"
+        f"{task} {relative_cost(DATA_SETS[task].length, PAPER_CANDIDATES, 0):.3f}x"
         f" (paper {column['sidm', 'top_prob'].cost:.2f}x)"
         for task, column in TOP_PROB.items()
     )
     puzzle = SudokuPuzzle("sudoku-puzzle", 3, 3)
-    processed = tokens_processed(puzzle.length, puzzle.start, CANDIDATES, 0)
+    processed = tokens_processed(puzzle.length, puzzle.start, PAPER_CANDIDATES, 0)
     given = processed / (puzzle.length * (puzzle.length - puzzle.start))
     return (
-        f"If prompts and pads count as decoded, SIDM at k = {CANDIDATES} costs: {costs}."
+        f"If prompts and pads count as decoded, SIDM at k = {PAPER_CANDIDATES} costs: {costs}."
         f" With the prompt given, and without pads, sudoku-puzzle costs {given:.3f}x."
         " In the last column prompts and pads count as decoded. In the column before it prompts are given."
     )
@@ -95,11 +102,11 @@ def costs_of_sidm() -> str:
 def curve(task: str, scale: Scale, problems: str | None = None) -> list[Cell]:
     """Return scdm over its numbers of latent tokens, and sidm and mdm."""
     k = scale.budgets[task].curve_candidates
-    models = [*(("scdm", latents) for latents in scale.latent_counts_of(task)), *REFERENCES]
+    models = [*(("scdm", latents) for latents in scale.latent_counts_of(task)), *REFERENCE_METHODS]
     return [Cell(task, method, "top_prob", latents, problems, k) for method, latents in models]
 
 
-def written(scale: Scale, latent_counts: tuple[Latents, ...]) -> list[Cell]:
+def written(scale: Scale, latent_counts: tuple[NumLatents | None, ...]) -> list[Cell]:
     """Return text models over their numbers of latent tokens, and an mdm to compare with."""
     over_n = [(method, n) for method in scale.texts.methods for n in latent_counts]
     mdm = Cell("text", "mdm", "uniform")
@@ -116,7 +123,7 @@ def windows(task: str, scale: Scale, kinds: tuple[str, ...] = WINDOWED) -> list[
 def boards_of_9(scale: Scale) -> list[Cell]:
     """Return Figure 1 on 9x9 boards, with both other orders and with adaptive candidates."""
     task = BOARDS_9 if BOARDS_9 in scale.budgets else "sudoku-gen"
-    models: list[tuple[str, Latents]] = [("scdm", 0), ("scdm", "all"), *REFERENCES]
+    models: list[tuple[str, NumLatents | None]] = [("scdm", 0), ("scdm", "all"), *REFERENCE_METHODS]
     adaptive = [Cell(task, method, "top_prob", n, k="growing") for method, n in models]
     return [
         *curve(task, scale),

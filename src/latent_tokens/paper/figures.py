@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from latent_tokens.configs import NumLatents
 from latent_tokens.core.method import METHODS
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet
 from latent_tokens.evaluation.rows import Row
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import EXPERIMENTS, WINDOWED, Cell
 from latent_tokens.paper.run import held_out, nats_above
-from latent_tokens.paper.scales import Latents
 from latent_tokens.paper.tables import Line, differ_in_candidates, local_task, without_latents
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def kind(cell: Cell) -> str:
     return re.sub(r"-[0-9]+$", "", cell.method)
 
 
-def rank(name: str) -> int:
+def drawing_rank(name: str) -> int:
     """Return the place of a name in legends: that of the first method in it. Other names are last."""
     order = list(METHOD_COLORS)
     ranks = [order.index(word) for word in re.split("[ ,]+", name) if word in order]
@@ -53,7 +53,7 @@ def by_method(lines: Sequence[Line]) -> list[Line]:
     tasks = [(line.cell.task, line.cell.problems) for line in lines]
 
     def place(line: Line) -> tuple[int, int]:
-        return tasks.index((line.cell.task, line.cell.problems)), rank(kind(line.cell))
+        return tasks.index((line.cell.task, line.cell.problems)), drawing_rank(kind(line.cell))
 
     return sorted(lines, key=place)
 
@@ -63,7 +63,7 @@ def legend_below(axes: Axes) -> None:
     from matplotlib.transforms import ScaledTranslation
 
     entries = zip(*axes.get_legend_handles_labels(), strict=True)
-    handles, labels = zip(*sorted(entries, key=lambda entry: rank(entry[1])), strict=True)
+    handles, labels = zip(*sorted(entries, key=lambda entry: drawing_rank(entry[1])), strict=True)
     below = ScaledTranslation(0, -BELOW / 72, axes.figure.dpi_scale_trans)
     axes.legend(
         handles,
@@ -80,7 +80,7 @@ def legend_below(axes: Axes) -> None:
 
 
 DODGE = 0.16  # between the points of two methods
-MAX_COLUMNS = 3
+MAX_PANELS = 3
 MIN_WIDTH = 8  # inches, for the title and the caption
 PANEL_WIDTH = 3.6  # inches
 PANEL_HEIGHT = 4.8  # inches
@@ -93,7 +93,7 @@ def sheet_of(num_panels: int) -> Figure:
     """Return a figure with empty panels, row by row."""
     from matplotlib.figure import Figure
 
-    num_rows = ceil(num_panels / MAX_COLUMNS)
+    num_rows = ceil(num_panels / MAX_PANELS)
     num_columns = ceil(num_panels / num_rows)
     size = (max(MIN_WIDTH, PANEL_WIDTH * num_columns), PANEL_HEIGHT * num_rows)
     sheet = Figure(figsize=size, layout="constrained")
@@ -102,7 +102,7 @@ def sheet_of(num_panels: int) -> Figure:
     return sheet
 
 
-def measurement(lines: Sequence[Line]) -> list[str]:
+def sample_counts(lines: Sequence[Line]) -> list[str]:
     """Return the samples, training seeds, candidates and hardware of lines with results, for a caption."""
     rows = [row for line in lines for row in line.rows]
     notes = [f"{span({row['num_samples'] for row in rows})} samples per seed"]
@@ -156,7 +156,7 @@ def curves(axes: Axes, lines: Sequence[Line]) -> None:
         draw_group(axes, group, key, MARKERS[number], coordinates, k)
 
     # Ticks, labels and limits. The label of a number just below another one would be printed over it.
-    ticks: list[Latents] = []
+    ticks: list[NumLatents | None] = []
     for value in sorted(coordinates, key=lambda value: -coordinates[value]):
         if not ticks or coordinates[ticks[0]] - coordinates[value] > MIN_TICK_DISTANCE * most:
             ticks.insert(0, value)
@@ -174,7 +174,7 @@ def draw_group(
     lines: Sequence[Line],
     key: tuple[str, str],
     marker: str,
-    coordinates: Mapping[Latents, int],
+    coordinates: Mapping[NumLatents | None, int],
     k: str,
 ) -> None:
     """Draw one curve, or a dashed line if the model has no number of latents. Its legend names k if set."""
@@ -225,7 +225,7 @@ def family(cell: Cell) -> str:
     return "ar-mtp-window" if cell.method == "ar-mtp" else kind(cell)
 
 
-def num_latents(cell: Cell) -> Latents:
+def num_latents(cell: Cell) -> NumLatents | None:
     """Return the number of latent tokens, set at inference or by the window in training, or None."""
     if cell.method.startswith(WINDOWED):
         window = METHODS[cell.method].window
@@ -243,7 +243,7 @@ def bars(lines: Sequence[Line]) -> list[list[float]] | None:
     return [below, above]
 
 
-def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
+def draw_experiment(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
     """Write STEM.png and STEM.svg of the lines that have results, and return the paths.
 
     There is one panel per task and k. Bars are 95% intervals. Without results nothing is written.
@@ -260,7 +260,7 @@ def draw(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> li
     if len({local_task(line) for line in shown}) == 1:
         share_limits(sheet.axes)
     drawn = [line for of_panel in panels.values() for line in of_panel]
-    caption = f"{', '.join([*measurement(drawn), *intervals_note(drawn)])}\n{command}"
+    caption = f"{', '.join([*sample_counts(drawn), *intervals_note(drawn)])}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
@@ -325,18 +325,18 @@ def draw_text(lines: Sequence[Line], experiment: str, command: str, stem: Path) 
     sheet = Figure(figsize=(9, 4.6), layout="constrained")
     all_axes = sheet.subplots(1, len(panels), squeeze=False)[0]
     for axes, (point_of, text) in zip(all_axes, panels.items(), strict=True):
-        draw_points(axes, shown, numbers, point_of)
+        draw_lines_over_n(axes, shown, numbers, point_of)
         axes.set_xticks(range(len(numbers)), numbers)
         axes.set(xlabel="latent tokens n", ylabel=text)
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         legend_below(axes)
-    caption = f"{', '.join(counts_of(shown))}\n{intervals_of(shown)}\n{command}"
+    caption = f"{', '.join(text_counts(shown))}\n{intervals_of(shown)}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 
-def draw_points(
-    axes: Axes, lines: Sequence[Line], numbers: Sequence[Latents], point_of: PointOf
+def draw_lines_over_n(
+    axes: Axes, lines: Sequence[Line], numbers: Sequence[NumLatents | None], point_of: PointOf
 ) -> None:
     """Draw a curve for each method of text with numbers of latents, and a dashed line for each without."""
     with_n = [line.cell.method for line in lines if line.cell.latents is not None]
@@ -357,7 +357,7 @@ def draw_points(
             axes.errorbar(offsets, values, bars, color=color, label=method, **look)
 
 
-def counts_of(lines: Sequence[Line]) -> list[str]:
+def text_counts(lines: Sequence[Line]) -> list[str]:
     """Return the numbers of texts and sequences, the candidates and the hardware, for a caption."""
     rows = [row for line in lines for row in line.rows]
     notes = [f"{span({row['num_samples'] for row in rows})} texts per seed"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.recipes import Recipe
-from latent_tokens.paper.run import measured, ready
+from latent_tokens.paper.run import ready, rows_by_recipe
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import kind_of
 from latent_tokens.training.checkpoint import saved_step
@@ -47,7 +47,7 @@ class Work:
 
 def plan(recipes: Sequence[Recipe], results: Path) -> list[Work]:
     """Return the models of recipes in their order, with the missing rows and steps of each."""
-    rows = measured(results)
+    rows = rows_by_recipe(results)
     by_model: dict[str, list[Recipe]] = {}
     for recipe in recipes:
         by_model.setdefault(recipe.model, []).append(recipe)
@@ -81,7 +81,7 @@ def run_in_processes(works: Sequence[Work], config: ReproduceConfig) -> None:
                 while waiting and len(running) < config.workers and not signals:
                     work = waiting.popleft()
                     try:
-                        running[start(work, config)] = work
+                        running[start_process(work, config)] = work
                     except ValueError as error:  # its data cannot be made
                         say(f"{work.name}: failed ({error})")
                         failed.append(f"{work.name} ({error})")
@@ -104,7 +104,7 @@ def run_in_processes(works: Sequence[Work], config: ReproduceConfig) -> None:
         raise ValueError(f"{len(failed)} of the models failed: {', '.join(failed)}. {fix}.")
 
 
-def start(work: Work, config: ReproduceConfig) -> subprocess.Popen[bytes]:
+def start_process(work: Work, config: ReproduceConfig) -> subprocess.Popen[bytes]:
     """Make the data of a model, and return the process that trains and measures it."""
     # The data is made here, because processes must not make it at the same time.
     if not work.recipes[0].imported:

@@ -13,14 +13,16 @@ from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, DataConfig, EvalConfig, ScaleName, TrainConfig
+from latent_tokens.configs import EvalConfig, ScaleName
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.datasets import GENERATOR
 from latent_tokens.paper.experiments import EXPERIMENTS, Cell
 from latent_tokens.paper.reference import ARM_ON_COUNTDOWN_EPOCHS, DATA_SETS
 from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.storage import Json, short_hash
+from latent_tokens.training.config import DEFAULT_NUM_TRAIN, TrainConfig
 
-DIGITS = 12  # of a hash
+RECIPE_DIGITS = 12  # of a hash
 OF_TRAINING = (
     "task", "method", "size", "steps", "batch_size", "lr", "weight_decay", "warmup", "schedule", "clip",
     "ema", "dropout", "positions", "gelu", "weight", "targets", "noise", "precision", "num_train",
@@ -88,7 +90,7 @@ def settings_of(config: object, names: Sequence[str]) -> dict[str, Json]:
 
 def hash_of(content: Mapping[str, Json]) -> str:
     """Return the first twelve hexadecimal digits of the SHA-256 of a JSON object with sorted keys."""
-    return short_hash(json.dumps(content, sort_keys=True).encode(), DIGITS)
+    return short_hash(json.dumps(content, sort_keys=True).encode(), RECIPE_DIGITS)
 
 
 @dataclass(frozen=True)

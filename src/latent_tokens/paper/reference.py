@@ -85,4 +85,4 @@ DATA_SETS = {
     "sudoku-large": DataSet(100_000, 1_536, 38, "sminy", 50),
 }
 ARM_ON_COUNTDOWN_EPOCHS = 40  # it overfits from there (appendix, training)
-CANDIDATES = 8  # k of every top-prob decoding (appendix E.2)
+PAPER_CANDIDATES = 8  # k of every top-prob decoding (appendix E.2)

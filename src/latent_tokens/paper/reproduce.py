@@ -7,17 +7,17 @@ from pathlib import Path
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.configs import ReproduceConfig, ScaleName
+from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import Row, metric_of
 from latent_tokens.evaluation.text import language_model
 from latent_tokens.paper.claims import claims_table
 from latent_tokens.paper.experiments import EXPERIMENTS
-from latent_tokens.paper.figures import draw, draw_text
+from latent_tokens.paper.figures import draw_experiment, draw_text
 from latent_tokens.paper.plan import Work, plan, run_in_processes, say
 from latent_tokens.paper.recipes import Recipe, recipes
-from latent_tokens.paper.run import check_together, measured, run
+from latent_tokens.paper.run import check_together, rows_by_recipe, run
 from latent_tokens.paper.tables import lines, markdown, text_markdown
-from latent_tokens.processes import fastest_device
 from latent_tokens.storage import write_atomic
 
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
@@ -34,7 +34,7 @@ def reproduce(config: ReproduceConfig) -> str:
         KeyboardInterrupt: Ctrl-C stopped it, after a checkpoint was saved.
     """
     if config.experiment == "claims":
-        return claims(config)
+        return claims_text(config)
     folder = config.out / config.scale
     names = tuple(EXPERIMENTS) if config.experiment == "all" else (config.experiment,)
     requested = {
@@ -70,14 +70,14 @@ def reproduce(config: ReproduceConfig) -> str:
     return "\n".join(tables)
 
 
-def claims(config: ReproduceConfig) -> str:
+def claims_text(config: ReproduceConfig) -> str:
     """Return the table of the claims, and write it to OUT/SCALE.
 
     Raises:
         ValueError: there are no results to decide claims.
     """
     path = config.out / config.scale / ROWS
-    stored = measured(path)
+    stored = rows_by_recipe(path)
     if not stored:
         raise ValueError(f"out={config.out}: {path} has no results. Name the directory of results.")
     text = claims_table(config.scale, config.runs, stored, config.seeds, path, config.evaluator)
@@ -128,7 +128,7 @@ def write(
     Both end with the command that makes them. An experiment that is a table in the paper has no
     figure.
     """
-    rows = measured(folder / ROWS)
+    rows = rows_by_recipe(folder / ROWS)
     shown = lines(requested, rows)
     check_together([row for line in shown for row in line.rows], folder / ROWS)
     command = f"latent-tokens reproduce {experiment} --scale {scale}{flags}"
@@ -137,7 +137,7 @@ def write(
     table += f"\n`{command}`\n"
     write_atomic({folder / f"{experiment}.md": table.encode()})
     if not experiment.startswith("table"):
-        draw_figure = draw_text if is_text else draw
+        draw_figure = draw_text if is_text else draw_experiment
         draw_figure(shown, experiment, command, folder / experiment)
     return table
 

@@ -12,9 +12,10 @@ from typing import Literal
 
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.checkpoints.learned import learned_text
-from latent_tokens.configs import DataConfig
+from latent_tokens.data.config import DataConfig
 from latent_tokens.data.datasets import make_counted, task_of
 from latent_tokens.data.loading import fingerprint
+from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.evaluate import evaluate
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.likelihood import nats_along_orders
@@ -24,7 +25,6 @@ from latent_tokens.evaluation.text import find_evaluator
 from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.paper.recipes import Recipe
-from latent_tokens.processes import fastest_device
 from latent_tokens.progress import counting
 from latent_tokens.storage import append_line, kind_of, read_description, read_lines, source_commit
 from latent_tokens.tasks.base import evenly
@@ -92,7 +92,7 @@ Hash = Literal["weights_sha256", "data_sha256", "problems_sha256"]
 
 TRAINING_TIMES = "sittings.jsonl"  # in a run directory: the seconds of each part of its training
 
-NEEDED = (  # in each row
+STORED_KEYS = (  # in each row
     "recipe", "model", "task", "metric", "num_samples", "train_seed", "seed", "cell",
     "problems", "problems_sha256", "data_sha256",
     "weights_sha256", "relative_cost", "paper_cost", "train_seconds", "evaluate_seconds", "made_with",
@@ -107,11 +107,11 @@ def run(
     Ctrl-C saves a checkpoint, and the same call resumes. Raises ValueError if a directory holds
     something other than the recipe.
     """
-    rows = measured(results)
+    rows = rows_by_recipe(results)
     for recipe in recipes:
         if recipe.hash not in rows:
-            row = measure(recipe)
-            rows |= measured(results)  # another process may have measured it meanwhile
+            row = measure_recipe(recipe)
+            rows |= rows_by_recipe(results)  # another process may have measured it meanwhile
             if recipe.hash in rows:
                 continue
             append_result(results, row)
@@ -120,18 +120,18 @@ def run(
     return [rows[recipe.hash] for recipe in recipes]
 
 
-def measured(results: Path) -> dict[str, Row]:
+def rows_by_recipe(results: Path) -> dict[str, Row]:
     """Return the rows of a results file by the hash of their recipe.
 
     Raises ValueError if a row was changed, or if two rows of one recipe differ.
     """
     by_hash: dict[str, Row] = {}
-    for row in read_results(results, NEEDED):
+    for row in read_results(results, STORED_KEYS):
         check_equal(results, by_hash.setdefault(str(row["recipe"]), row), row)
     return by_hash
 
 
-def measure(recipe: Recipe) -> Row:
+def measure_recipe(recipe: Recipe) -> Row:
     """Return a recipe's row, after making its data set and training its model if they are missing."""
     folder = ready_model(recipe)
     if recipe.problems is not None:
@@ -169,7 +169,7 @@ def ready_model(recipe: Recipe) -> Path:
     """
     if not recipe.imported:
         ready(recipe.data)
-        return train(recipe)
+        return train_recipe(recipe)
     folder, name = recipe.training.folder, recipe.training.method
     if kind_of(folder) != "model":
         command = f"latent-tokens import FILE {folder} --method {name} --tokenizer gpt2"
@@ -187,7 +187,7 @@ def ready(config: DataConfig) -> None:
     make_counted(config)
 
 
-def train(recipe: Recipe) -> Path:
+def train_recipe(recipe: Recipe) -> Path:
     """Train a recipe's model to its end, and return its run directory.
 
     The seconds of each part of its training, and the commit of the code, are appended to a file

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pydoc_data.topics
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from latent_tokens.checks import Registry
-from latent_tokens.configs import Precision, TaskName
+from latent_tokens.configs import NumLatents, Precision, TaskName
 from latent_tokens.evaluation.settings import NUM_ZEBRA
-from latent_tokens.paper.reference import CANDIDATES, DATA_SETS
-
-Latents = int | Literal["all"] | None
-Candidates = int | Literal["all", "growing"]
+from latent_tokens.paper.reference import DATA_SETS, PAPER_CANDIDATES
 
 BOARDS_9 = "sudoku-gen-9x9"  # the paper's own task of boards, next to 6x6 boards in its place
 # Written by scripts/english.py
@@ -29,11 +26,11 @@ class Budget:
     task: TaskName
     training: dict[str, Any]
     data: dict[str, Any] = field(default_factory=dict)
-    candidates: int = CANDIDATES  # k of top_prob
+    candidates: int = PAPER_CANDIDATES  # k of top_prob
     seeds: int = 1  # how often each method is trained
     imported: bool = False
     precision: Precision | None = None  # of sampling
-    latent_counts: tuple[Latents, ...] | None = None  # numbers of latents
+    latent_counts: tuple[NumLatents | None, ...] | None = None  # numbers of latents
     windows: tuple[int, ...] | None = None  # numbers of predicted tokens
     # K of figures over n, if `candidates` leave no latent tokens
     curve_candidates: int | None = None
@@ -47,7 +44,7 @@ class Texts:
     num_samples: int
     num_held_out: int  # sequences whose likelihood is measured
     methods: tuple[str, ...] = ("esolm", "scdm")
-    latent_counts: tuple[Latents, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
+    latent_counts: tuple[NumLatents | None, ...] = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -57,12 +54,12 @@ class Scale:
     budgets: dict[str, Budget]
     num_samples: int
     num_thorough: int  # samples of a cell with a k of its own, of all its seeds together
-    latent_counts: tuple[Latents, ...]
+    latent_counts: tuple[NumLatents | None, ...]
     windows: tuple[int, ...]
     texts: Texts
     precision: Precision = "fp32"  # of sampling
 
-    def latent_counts_of(self, task: str) -> tuple[Latents, ...]:
+    def latent_counts_of(self, task: str) -> tuple[NumLatents | None, ...]:
         """Return the numbers of latent tokens of a figure of a task."""
         return self.budgets[task].latent_counts or self.latent_counts
 

@@ -15,7 +15,7 @@ from latent_tokens.evaluation.intervals import half_interval, wilson
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, bounds_of, value_of
 from latent_tokens.evaluation.settings import is_adaptive
-from latent_tokens.paper.experiments import EXPERIMENTS, PUZZLES, Cell
+from latent_tokens.paper.experiments import EXPERIMENTS, PUZZLE_TASKS, Cell
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.reference import AR_MTP, TEXT, TOP_PROB, UNIFORM, Printed, PrintedText
 from latent_tokens.paper.run import held_out, nats_above
@@ -23,7 +23,7 @@ from latent_tokens.paper.scales import BOARDS_9
 from latent_tokens.tasks import CompactZebra, Zebra, configured
 
 LOSSES = {"sudoku-large": "soft_loss", "text": "perplexity"}  # lower is better
-DIGITS = {"soft_loss": 2}  # of a metric; 1 for the others
+DECIMALS = {"soft_loss": 2}  # of a metric; 1 for the others
 ENOUGH = 3  # training seeds of an interval over seeds
 
 
@@ -107,7 +107,7 @@ class Line:
 
     def written(self, value: float, sign: str = "") -> str:
         """Return a value with its digits. With the sign "+", a difference of two values."""
-        return f"{value:{sign}.{DIGITS.get(self.metric, 1)}f}"
+        return f"{value:{sign}.{DECIMALS.get(self.metric, 1)}f}"
 
     @property
     def candidates(self) -> str:
@@ -124,7 +124,7 @@ class Line:
     @property
     def num_independent(self) -> int:
         """The samples of all training seeds. Seeds that solve the same puzzles count each puzzle once."""
-        if self.cell.problems is None and self.cell.task not in PUZZLES:
+        if self.cell.problems is None and self.cell.task not in PUZZLE_TASKS:
             return self.num_samples
         return sum({row["problems_sha256"]: int(row["num_samples"]) for row in self.rows}.values())
 
@@ -168,12 +168,12 @@ def differ_in_candidates(lines: Sequence[Line]) -> bool:
     return len({line.candidates for line in with_k}) > 1 and not are_named
 
 
-HEADINGS = (
+TABLE_HEADINGS = (
     "task", "method", "order", "k", "n", "variant", "paper", "ours", "chance", "metric",
     "95% interval", "kind", "strict %", "samples", "each seed", "relative cost",
     "relative cost, paper's formula",
 )  # fmt: skip
-MAY_BE_EMPTY = tuple(map(HEADINGS.index, ("n", "variant", "paper", "chance", "strict %")))
+MAY_BE_EMPTY = tuple(map(TABLE_HEADINGS.index, ("n", "variant", "paper", "chance", "strict %")))
 LEGEND = (
     "Kinds of intervals: t is Student's t over training seeds, from three on, and never narrower than the"
     " interval of all samples (t and Wilson if that sets a bound). Wilson is the interval of all samples. It"
@@ -192,12 +192,12 @@ LEGEND_OF = {
 
 def markdown(lines: Sequence[Line], experiment: str) -> str:
     """Return the table of an experiment without empty columns, and its legend."""
-    table = [HEADINGS, *map(cells_of, lines)]
+    table = [TABLE_HEADINGS, *map(cells_of, lines)]
     empty = {column for column in MAY_BE_EMPTY if not any(row[column] for row in table[1:])}
     if not differ_in_candidates(lines):
-        empty.add(HEADINGS.index("k"))
+        empty.add(TABLE_HEADINGS.index("k"))
     shown = [[cell for column, cell in enumerate(row) if column not in empty] for row in table]
-    notes = [note for name, note in LEGEND_OF.items() if HEADINGS.index(name) not in empty]
+    notes = [note for name, note in LEGEND_OF.items() if TABLE_HEADINGS.index(name) not in empty]
     legend = " ".join([LEGEND, *notes, EXPERIMENTS[experiment].note]).rstrip()
     return f"{as_markdown(shown)}\n{legend}\n"
 
@@ -216,7 +216,12 @@ def cells_of(line: Line) -> tuple[str, ...]:
         "" if number is None else cost(number),
     )
     if not line.rows:
-        return (*setting, "not run", chance(line), *("" for _ in HEADINGS[len(setting) + 2 :]))
+        return (
+            *setting,
+            "not run",
+            chance(line),
+            *("" for _ in TABLE_HEADINGS[len(setting) + 2 :]),
+        )
     interval = line.interval
     bounds = "" if interval is None else " - ".join(map(line.written, interval[:2]))
     strict = [row["strict"] for row in line.rows if "strict" in row]  # only Countdown has it
@@ -297,7 +302,7 @@ def text_markdown(lines: Sequence[Line], experiment: str) -> str:
     table: list[tuple[str, ...]] = [TEXT_HEADINGS]
     for line in lines:
         table += [text_cells(line, row, lines) for row in line.rows] or [
-            (*named(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
+            (*first_cells(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
         ]
     return f"{as_markdown(table)}\n{TEXT_LEGEND}\n"
 
@@ -307,7 +312,7 @@ def printed_text(line: Line) -> PrintedText | None:
     return TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
 
 
-def named(line: Line) -> tuple[str, str, str]:
+def first_cells(line: Line) -> tuple[str, str, str]:
     """Return the method and n of a line, and the paper's numbers there."""
     number = printed_text(line)
     latents = "" if line.cell.latents is None else str(line.cell.latents)
@@ -322,7 +327,7 @@ def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
     above = None if first is None else nats_above(row, first)
     number = printed_text(line)
     return (
-        *named(line),
+        *first_cells(line),
         "" if line.recipes[0].imported else str(row["train_seed"]),
         f"{row['perplexity']:.1f}",
         bounds_of(row["ci95"]),

@@ -26,7 +26,7 @@ from latent_tokens.tasks.base import (
 )
 from latent_tokens.tasks.countdown import Countdown
 from latent_tokens.tasks.examples import Examples, Known, Tokens, joined
-from latent_tokens.tasks.sudoku.boards import PATTERN_9, SIZES, Sudoku
+from latent_tokens.tasks.sudoku.boards import BOARD_SIZES, PATTERN_9, Sudoku
 from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.text.task import Text, text_described
 from latent_tokens.tasks.zebra.compact import CompactZebra
@@ -41,7 +41,7 @@ FIXED = (
 SMALL = 100_000  # training examples of the small siblings
 
 EVERY: tuple[Solvable, ...] = (
-    *SIZES,
+    *BOARD_SIZES,
     PATTERN_9,
     SudokuPuzzle("sudoku-puzzle", 3, 3),
     SudokuPuzzle("sudoku-6-puzzle", 2, 3, num_train=SMALL),

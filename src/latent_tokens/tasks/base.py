@@ -19,6 +19,7 @@ Keys = NDArray[np.uint64]
 Scores = dict[str, NDArray[np.float64]]
 
 SPLITS: tuple[Literal["train", "validation", "test"], ...] = ("train", "validation", "test")
+PAD, BOS, EOS, SEP = range(4)  # of Countdown and Zebra, and PAD of Sudoku puzzles
 HELD_OUT = 16  # one in 16 examples is for validation, and as many are for the test
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, check_int, is_whole
-from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
+from latent_tokens.tasks.base import BOS, EOS, PAD, SEP, Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import below, start_stream
 
-PAD, BOS, EOS, SEP = range(4)
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
-SYMBOLS = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
+TOKENS = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
 NUMBER = "(0|[1-9][0-9]*)"
 EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
 OPERATIONS = "+*-/"  # in the order in which they are tried
@@ -140,7 +139,7 @@ def first_solution(stack, left, target, steps):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def draw_puzzles(numbers, targets, steps, low, high, seed, first):  # type: ignore[no-untyped-def]
+def draw_number_puzzles(numbers, targets, steps, low, high, seed, first):  # type: ignore[no-untyped-def]
     """Fill the rows with puzzles number first, first + 1, ... of the seed, each with its first solution."""
     state = np.zeros(1, np.uint64)
     count = numbers.shape[1]
@@ -174,8 +173,8 @@ class Countdown:
     padding: Literal["none", "paper"] = "none"
     answer_length: int | None = None  # with padding "none". None: of the longest, with its end
 
-    symbols = SYMBOLS
-    vocab_size = len(SYMBOLS)
+    symbols = TOKENS
+    vocab_size = len(TOKENS)
     metric = "lenient"
     temperature = 0.0  # as in the paper (D-17, temperature)
 
@@ -216,7 +215,7 @@ class Countdown:
         numbers = np.empty((count, self.numbers), np.int64)
         targets = np.empty(count, np.int64)
         steps = np.empty((count, self.numbers - 1, 4), np.int64)
-        draw_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
+        draw_number_puzzles(numbers, targets, steps, self.targets[0], self.targets[1], seed, first)
         problems = [",".join(map(str, row)) for row in np.column_stack([numbers, targets]).tolist()]
         answers = [answer_text(row) for row in steps.tolist()]
         pairs = zip(problems, answers, strict=True)

@@ -25,8 +25,8 @@ from latent_tokens.tasks.sudoku.puzzles import SudokuPuzzle
 from latent_tokens.tasks.zebra.compact import CompactZebra
 from latent_tokens.tasks.zebra.puzzles import Zebra
 
-PART = 10_000  # examples joined at a time
-LONGEST_LINE = 1 << 20  # characters
+JOINED_AT_ONCE = 10_000  # examples joined at a time
+LONGEST_ROW = 1 << 20  # characters
 MOST_LINES = 100_000_000  # of a file, which can be a device without an end
 LONGEST_REASON = 300  # characters of the message on a bad record, which may quote it
 CSV_COLUMNS = {
@@ -34,7 +34,6 @@ CSV_COLUMNS = {
     "source,question,answer,rating": ("question", "answer"),  # Sudoku-Extreme
 }
 
-Report = Callable[[int], None]
 Records = Iterator[tuple[str, Any]]  # the location of each record, and the record
 SudokuTask = Sudoku | SudokuPuzzle
 ZebraTask = Zebra | CompactZebra
@@ -44,7 +43,7 @@ def read_source(
     task: Task,
     path: Path,
     skip_bad: bool,
-    report: Report = lambda done: None,
+    report: Callable[[int], None] = lambda done: None,
     most: int | None = None,
 ) -> tuple[Examples, list[str]]:
     """Return the examples of a file, all or the first `most`, and the errors in the records left out.
@@ -66,7 +65,7 @@ def read_source(
     rows: list[Examples] = []
     bad: list[str] = []
     for where, record in records(path):
-        if most is not None and PART * len(parts) + len(rows) == most:
+        if most is not None and JOINED_AT_ONCE * len(parts) + len(rows) == most:
             break
         try:
             rows.append(example_of(task, record))
@@ -75,7 +74,7 @@ def read_source(
             bad.append(f"{path.name}, {where}: {kind}{first_line(error)[:LONGEST_REASON]}")
             if not skip_bad:
                 raise ValueError(f"{bad[-1]}. Use --skip-bad to leave such rows out.") from None
-        if len(rows) == PART:
+        if len(rows) == JOINED_AT_ONCE:
             parts.append(joined(rows))
             rows = []
         report(1)
@@ -89,11 +88,11 @@ def lines_of(path: Path) -> Records:
     try:
         with readable(path), path.open(encoding="utf-8-sig") as file:
             for number in range(1, MOST_LINES):
-                line = file.readline(LONGEST_LINE)
+                line = file.readline(LONGEST_ROW)
                 if not line:
                     return
-                if len(line) == LONGEST_LINE:
-                    problem = f"longer than {LONGEST_LINE:,} characters"
+                if len(line) == LONGEST_ROW:
+                    problem = f"longer than {LONGEST_ROW:,} characters"
                     raise ValueError(f"{path}, line {number}: {problem}")
                 if line.strip():
                     yield f"line {number}", line.strip()

@@ -111,7 +111,7 @@ def zebra_view(problem: Examples) -> View:
     start = int(problem.known[0].sum())
 
     def broken(tokens: Tokens) -> list[int]:
-        table = zebra.answer(tokens, houses, attributes)
+        table = zebra.answered_table(tokens, houses, attributes)
         wrong = np.array(
             [
                 [np.sum(row == value) != 1 or not 0 <= value < houses for value in row]
@@ -125,7 +125,7 @@ def zebra_view(problem: Examples) -> View:
         return np.flatnonzero(wrong).tolist()
 
     signs = tuple(str(int(word) + 1) if word.isdigit() else UNKNOWN for word in zebra.WORDS)
-    words = tuple(zebra.in_words(clue) for clue in puzzle)
+    words = tuple(zebra.clue_in_words(clue) for clue in puzzle)
     heads = tuple(zebra.letter(attribute) for attribute in range(attributes))
     positions = range(start, start + houses * attributes)
     return View("zebra", tuple(positions), houses, signs, broken, words, heads)

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from latent_tokens.checks import printable
 from latent_tokens.evaluation.rows import labeled
 from latent_tokens.palette import PAGE
-from latent_tokens.trace.record import Frame, Start, Trace, verdict_of
+from latent_tokens.trace.record import Frame, Start, TraceRecord, verdict_of
 
 PIXELS = 110  # per inch
 MOMENTS = 6  # of a trace in a PNG
@@ -29,7 +29,7 @@ BOARD = 1.92  # least width of a board of squares
 SIDE = 0.27  # least side of a square, whose digits then have 10 points
 TEXT_WIDTHS = (4.8, 9.0)  # least and most width of boxes in lines
 BOX_HEIGHT = 0.24
-GAP = 0.05  # between boxes
+BOX_GAP = 0.05  # between boxes
 MOST_WIDTH = 20.0  # of a picture with one line per trace
 LEGEND_WIDTH = 8.4  # of a legend in one line
 LEGEND_HEIGHT = 0.55
@@ -74,7 +74,7 @@ TEXT_COLORS = {
 class Moment:
     """A trace before one of its steps, or at its end."""
 
-    trace: Trace
+    trace: TraceRecord
     number: int  # of steps taken before
     tokens: tuple[int | None, ...]  # of the cells
     frame: Frame | None  # the step; None at the end
@@ -135,7 +135,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellBoxes:
     """The places of a board's cells, in inches from its upper left corner."""
 
     boxes: tuple[tuple[float, float, float, float], ...]  # x, y, width and height
@@ -143,7 +143,7 @@ class Cells:
     height: float
 
 
-def cells_of(moments: Sequence[Moment]) -> Cells:
+def cell_boxes(moments: Sequence[Moment]) -> CellBoxes:
     """Return the cells of all moments: squares of a board or a table, or boxes of words in lines."""
     start = moments[0].trace["start"]
     count = len(start["tokens"])
@@ -153,32 +153,32 @@ def cells_of(moments: Sequence[Moment]) -> Cells:
     side = max(SIDE, BOARD / columns)
     places = (divmod(cell, columns) for cell in range(count))
     boxes = tuple((side * column, side * row, side, side) for row, column in places)
-    return Cells(boxes, side * columns, side * math.ceil(count / columns))
+    return CellBoxes(boxes, side * columns, side * math.ceil(count / columns))
 
 
-def flowing(moments: Sequence[Moment], count: int) -> Cells:
+def flowing(moments: Sequence[Moment], count: int) -> CellBoxes:
     """Return boxes in lines. Each is as wide as its longest text, so that it does not move."""
     lengths = [max(len(moment.text_of(cell)) for moment in moments) for cell in range(count)]
     character = CHARACTER * FONT_SIZE / 72
     widths = [character * (max(length, 1) + 1) for length in lengths]
     least, most = TEXT_WIDTHS
-    area = sum(width + GAP for width in widths) * (BOX_HEIGHT + GAP)
+    area = sum(width + BOX_GAP for width in widths) * (BOX_HEIGHT + BOX_GAP)
     line_width = min(most, max(least, math.sqrt(1.5 * area)))
     boxes = []
     x = y = 0.0
     for width in widths:
         if x > 0 and x + width > line_width:
             x = 0.0
-            y += BOX_HEIGHT + GAP
+            y += BOX_HEIGHT + BOX_GAP
         boxes.append((x, y, width, BOX_HEIGHT))
-        x += width + GAP
-    return Cells(tuple(boxes), line_width, y + BOX_HEIGHT)
+        x += width + BOX_GAP
+    return CellBoxes(tuple(boxes), line_width, y + BOX_HEIGHT)
 
 
 def figure(moments: Sequence[Moment], columns: int) -> Figure:
     """Return the problem, the moments row by row in that many columns, and the legend."""
     # Sizes in inches.
-    cells = cells_of(moments)
+    cells = cell_boxes(moments)
     start = moments[0].trace["start"]
     width = cells.width + 2 * MARGIN + (MARGIN if start["heads"] else 0)
     panel_height = cells.height + TITLE + CAPTION
@@ -197,7 +197,7 @@ def figure(moments: Sequence[Moment], columns: int) -> Figure:
         words.set_fontfamily("monospace" if start["kind"] == "sudoku" else "sans-serif")
 
     # One board per moment. The first board of each trace has its title.
-    titled: list[Trace] = []
+    titled: list[TraceRecord] = []
     for number, moment in enumerate(moments):
         row, column = divmod(number, columns)
         x = (total_width + width * (2 * column + 1 - columns) - cells.width) / 2
@@ -240,7 +240,7 @@ def clue_columns(start: Start, most: int) -> list[list[str]]:
     return [words[first : first + num_rows] for first in range(0, len(words), num_rows)]
 
 
-def set_title(axes: Axes, trace: Trace) -> None:
+def set_title(axes: Axes, trace: TraceRecord) -> None:
     """Write the model, its candidates and its latent tokens above a board."""
     start = trace["start"]
     count = start["settings"]["latents"]
@@ -252,7 +252,7 @@ def set_title(axes: Axes, trace: Trace) -> None:
     axes.set_title(setting, loc="left", fontsize=10, color=PAGE["ink"])
 
 
-def draw_board(axes: Axes, moment: Moment, cells: Cells) -> None:
+def draw_board(axes: Axes, moment: Moment, cells: CellBoxes) -> None:
     """Draw clean tokens, and the most likely token of each candidate and latent cell."""
     heads = moment.trace["start"]["heads"]
     edge = 0.02  # for the outer lines
@@ -296,7 +296,7 @@ def draw_cell(
     )
 
 
-def grid_lines(start: Start, cells: Cells) -> Iterator[tuple[tuple[float, float], ...]]:
+def grid_lines(start: Start, cells: CellBoxes) -> Iterator[tuple[tuple[float, float], ...]]:
     """Yield the x and y of the lines around a Sudoku's boxes, or around a table. Boxes of words have none."""
     if start["kind"] not in ("sudoku", "zebra"):
         return
@@ -310,7 +310,7 @@ def grid_lines(start: Start, cells: Cells) -> Iterator[tuple[tuple[float, float]
         yield (column * side, column * side), (0, cells.height)
 
 
-def moments(trace: Trace) -> list[Moment]:
+def moments(trace: TraceRecord) -> list[Moment]:
     """Return every step of a trace, and its end."""
     tokens = list(trace["start"]["tokens"])
     steps = []
@@ -321,12 +321,12 @@ def moments(trace: Trace) -> list[Moment]:
     return [*steps, Moment(trace, len(steps), tuple(tokens), None)]
 
 
-def strip(traces: Sequence[Trace]) -> bytes:
+def strip(traces: Sequence[TraceRecord]) -> bytes:
     """Return a PNG of a few steps and the end: a line per trace, or a column if boards are wide."""
     rows = [spread(moments(trace)) for trace in traces]
     num_steps = max(map(len, rows))  # a shorter trace repeats its end
     rows = [[row[min(step, len(row) - 1)] for step in range(num_steps)] for row in rows]
-    cells = cells_of([moment for row in rows for moment in row])
+    cells = cell_boxes([moment for row in rows for moment in row])
     if cells.width > 2 * cells.height:  # each step of all traces is a row
         rows = [list(moments) for moments in zip(*rows, strict=True)]
     columns = len(rows[0])

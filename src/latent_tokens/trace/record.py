@@ -79,7 +79,7 @@ class End(TypedDict):
     seconds: float
 
 
-class Trace(TypedDict):
+class TraceRecord(TypedDict):
     """A decode."""
 
     start: Start
@@ -144,14 +144,14 @@ class DecodeRequest:
         return view(self.model.task, self.problem)
 
 
-def verdict_of(trace: Trace) -> str:
+def verdict_of(trace: TraceRecord) -> str:
     """Return the verdict of a decode in one word."""
     if trace["start"]["kind"] == "text":
         return "decoded"
     return "solved" if trace["end"]["right"] else "wrong"
 
 
-def trace(request: DecodeRequest) -> Trace:
+def trace(request: DecodeRequest) -> TraceRecord:
     """Decode a puzzle and return its trace."""
     frames: list[Frame] = []
     cell_of = {position: cell for cell, position in enumerate(request.view.positions)}

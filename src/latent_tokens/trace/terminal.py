@@ -15,7 +15,7 @@ from latent_tokens.checks import printable
 from latent_tokens.core.decoding import Step
 from latent_tokens.tasks import Text
 
-STYLES = {
+TERMINAL_STYLES = {
     "known": "bold",
     "decoded": "green",
     "new": "black on green",
@@ -80,7 +80,7 @@ def watching(
 def styled_text(task: Text, ids: Sequence[int], kinds: Sequence[str]) -> Styled:
     """Return the legend and the text, each character in the style of its most recent token."""
     styled = Styled()
-    for kind, style in STYLES.items():
+    for kind, style in TERMINAL_STYLES.items():
         styled.append(kind, style)
         styled.append("  ")
     styled.append("\n\n")
@@ -90,11 +90,11 @@ def styled_text(task: Text, ids: Sequence[int], kinds: Sequence[str]) -> Styled:
         run_ids, run_kinds = zip(*run, strict=True)
         if character is not None:
             for kind in run_kinds:
-                styled.append(character, STYLES[kind])
+                styled.append(character, TERMINAL_STYLES[kind])
             continue
         for start, count, text in whole_characters(task, run_ids):
             latest = min(run_kinds[start : start + count], key=PRECEDENCE.index)
-            styled.append(text, STYLES[latest])
+            styled.append(text, TERMINAL_STYLES[latest])
     return styled
 
 

@@ -20,15 +20,15 @@ from latent_tokens.checkpoints.files import check_equal_shapes, weights_bytes, w
 from latent_tokens.checks import first_line
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, restore_files, short_hash, write_atomic
-from latent_tokens.training.network import full_tensor, shard_all
+from latent_tokens.training.sharding import full_tensor, shard_all
 
-DIGITS = 16  # of the hash in a name, by which a corrupt file is detected
-NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{DIGITS}}})\.safetensors")
+NAME_DIGITS = 16  # of the hash in a name, by which a corrupt file is detected
+NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{NAME_DIGITS}}})\.safetensors")
 PARTS = ("net", "ema", "best", "optimizer")  # of a checkpoint: the first word of a key
 
 
 @dataclass
-class State:
+class TrainState:
     """The state that training changes, besides the weights that learn."""
 
     step: int = 0  # optimizer steps taken
@@ -70,7 +70,7 @@ def save_state(
     net: nn.Module,
     ema: AveragedModel,
     optimizer: torch.optim.Optimizer,
-    state: State,
+    state: TrainState,
     keep: int,
 ) -> None:
     """Write a checkpoint on rank 0, and remove all but the last `keep`. All ranks must call it."""
@@ -91,7 +91,7 @@ def save_state(
     header = json.dumps({"step": state.step, "best": state.best, "recent": state.recent})
     content = save(without_sharing(dict(sorted(complete.items()))), {"state": header})
     write_atomic(
-        {folder / f"state-{state.step:08d}-{short_hash(content, DIGITS)}.safetensors": content}
+        {folder / f"state-{state.step:08d}-{short_hash(content, NAME_DIGITS)}.safetensors": content}
     )
     prune(folder, keep)
 
@@ -120,7 +120,7 @@ def saved_step(folder: Path) -> int:
 
 def load_state(
     folder: Path, net: nn.Module, ema: AveragedModel, optimizer: torch.optim.Optimizer
-) -> State:
+) -> TrainState:
     """Load the latest checkpoint of a run into the network, the EMA weights and the optimizer.
 
     A corrupt checkpoint is skipped for the previous one, and a line says so. Return the rest of it,
@@ -147,21 +147,21 @@ def load_state(
             f"To start again, remove {folder}, or name another directory with --out."
         )
     CONSOLE.print(f"{folder}: no checkpoint yet, training starts at step 0")
-    return State()
+    return TrainState()
 
 
-def read_state(path: Path) -> tuple[State, dict[str, dict[str, Tensor]]]:
+def read_state(path: Path) -> tuple[TrainState, dict[str, dict[str, Tensor]]]:
     """Return a checkpoint's state, and its tensors by part and name. Raise ValueError if it is corrupt."""
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
     content = path.read_bytes()
-    if short_hash(content, DIGITS) not in path.name:
+    if short_hash(content, NAME_DIGITS) not in path.name:
         raise ValueError("its bytes are not those that were written")
     with safe_open(path, "pt") as file:
         header = json.loads(file.metadata()["state"])
     for key, tensor in load(content).items():
         part, _, name = key.partition(".")
         parts[part][name] = tensor
-    return State(**header, weights=parts["best"]), parts
+    return TrainState(**header, weights=parts["best"]), parts
 
 
 def discard_after(folder: Path, step: int, keep: int) -> None:
@@ -187,7 +187,9 @@ def discard_after(folder: Path, step: int, keep: int) -> None:
         metrics.unlink(missing_ok=True)
 
 
-def restore_directory(folder: Path, state: State, keep: int, task_files: dict[Path, bytes]) -> None:
+def restore_directory(
+    folder: Path, state: TrainState, keep: int, task_files: dict[Path, bytes]
+) -> None:
     """Bring the files of a run directory, later or corrupt ones, to the step of a checkpoint."""
     discard_after(folder, state.step, keep)
     restore_files(task_files)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from latent_tokens import processes
-from latent_tokens.configs import DEFAULT_NUM_TRAIN, Split, TrainConfig
+from latent_tokens.configs import Split
 from latent_tokens.core.method import Method
 from latent_tokens.data.loading import load_data
 from latent_tokens.data.splits import chunks_of, make_splits
@@ -28,7 +28,8 @@ from latent_tokens.tasks import (
     differing_settings,
 )
 from latent_tokens.tasks.text.task import with_first_given
-from latent_tokens.tasks.text.tokenizer import FILE
+from latent_tokens.tasks.text.tokenizer import TOKENIZER_FILE
+from latent_tokens.training.config import DEFAULT_NUM_TRAIN, TrainConfig
 
 TRAINED: tuple[Split, ...] = ("train", "validation")
 CHECKED_AT_ONCE = 10_000  # examples
@@ -99,11 +100,11 @@ def check_tokenizer(start: str | Path, folder: Path, task: Language) -> None:
     If the folder of the model names the text that it learned, that is compared, else its
     tokenizer.json. Without one there is nothing to compare.
     """
-    if not isinstance(task, Text) or not (folder / FILE).is_file():
+    if not isinstance(task, Text) or not (folder / TOKENIZER_FILE).is_file():
         return
     config = folder / "config.json"
     entries = json.loads(config.read_text()).get("task") if config.is_file() else None
-    learned = described(entries, folder) if entries else Text(task.length, FILE, folder)
+    learned = described(entries, folder) if entries else Text(task.length, TOKENIZER_FILE, folder)
     if isinstance(learned, Text) and learned.fingerprint != task.fingerprint:
         raise ValueError(
             f"start={start}: has another tokenizer ({learned.fingerprint}) "

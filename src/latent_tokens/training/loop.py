@@ -7,28 +7,30 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checks import changed, check_settings
-from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
+from latent_tokens.core.objective import TrainingBatch
+from latent_tokens.devices import limit_threads
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import Language, task_named
 from latent_tokens.training.checkpoint import saved_step
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.data import num_train_of
 from latent_tokens.training.network import trainable_parameters
-from latent_tokens.training.run import Preempted, Run, interruptible, locked
+from latent_tokens.training.run import Preempted, Run, diverged, interruptible, locked
 from latent_tokens.training.setup import read_started, resume_config, setup
 from latent_tokens.training.step import (
     NotFinite,
-    keep_if_best,
+    StepTaken,
     learning_rate,
     train_step,
     training_batches,
@@ -104,10 +106,10 @@ def fit(
     with processes.translate_peer_failure():
         check_installed(config.track)
         accelerator = processes.join(config.track, config.folder)
-        with locked(config.folder), processes.limit_threads(config.threads):
+        with locked(config.folder), limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
-            train(run, observe or (lambda stage, step: None))
+            train_steps(run, observe or (lambda stage, step: None))
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
@@ -148,13 +150,13 @@ def print_plan(run: Run) -> None:
     CONSOLE.print(line)
 
 
-def train(run: Run, observe: Observer) -> None:
+def train_steps(run: Run, observe: Observer) -> None:
     """Take the remaining optimizer steps. Raises as `fit`."""
     config = run.config
     state = run.state
-    device = run.accelerator.device
     observe("begun", state.step)
     examples = run.splits["train"]
+    device = run.accelerator.device
     batches = training_batches(
         examples, run.method_at, config, run.mask_id, state.step, device, run.pad
     )
@@ -162,43 +164,35 @@ def train(run: Run, observe: Observer) -> None:
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())
         num_tokens = 0.0
-        num_skipped = 0  # steps in a row
         start_time = save_time = time.perf_counter()
         for batch in batches:
             # One optimizer step, which is skipped if it is not finite and the config says so.
             observe("training", state.step)
-            try:
-                loss, grad_norm = train_step(
-                    run.model, run.method_at(state.step), run.optimizer, batch, config, state.step,
-                    run.accelerator, run.stretches,
-                )  # fmt: skip
-            except NotFinite as error:
-                num_skipped += 1
-                if config.on_nan == "stop" or num_skipped == MAX_SKIPPED:
-                    stop_diverged(run, error)
-                state.step += 1
-                run.log({"skipped": str(error)})
-                advance(1, str(error))
-            else:
-                num_skipped = 0
-                run.ema.update_parameters(run.net)
-                state.step += 1
-                state.recent.append(loss)
-                num_tokens += tokens_per_batch
-                speed = num_tokens / (time.perf_counter() - start_time)
-                advance(1, f"{run.part}loss {loss:.3f}  {speed:,.0f} tokens/s")
+            outcome = take_step(run, batch)
             observe("done", state.step)
             is_last = state.step == config.steps
 
-            # Metrics and validation.
-            if (state.step % LOG_EVERY == 0 or is_last) and not num_skipped:
-                log_losses(run, grad_norm, speed)
+            # Progress and metrics.
+            if isinstance(outcome, NotFinite):
+                advance(1, str(outcome))
+            else:
+                num_tokens += tokens_per_batch
+                speed = num_tokens / (time.perf_counter() - start_time)
+                advance(1, f"{run.part}loss {outcome.loss:.3f}  {speed:,.0f} tokens/s")
+                if state.step % LOG_EVERY == 0 or is_last:
+                    log_losses(run, outcome.grad_norm, speed)
+
+            # The validation loss, and the best weights.
             if state.step % config.evaluate_every == 0 or is_last:
-                validate(run, observe)
+                observe("validation", state.step)
+                loss = validation_loss(run)
+                observe("keeping", state.step)
+                run.keep_if_best(loss)
+                observe("kept", state.step)
 
             # A checkpoint. One signal stops all ranks, and the clock is that of rank 0.
-            minutes = (time.perf_counter() - save_time) / 60
-            is_late = processes.is_main() and minutes > config.save_minutes
+            is_late = time.perf_counter() - save_time > 60 * config.save_minutes
+            is_late = is_late and processes.is_main()
             num_signals, num_late = processes.all_reduce_sum([len(signals), is_late], device)
             if state.step % config.save_every == 0 or is_last or num_signals or num_late:
                 observe("saving", state.step)
@@ -208,6 +202,32 @@ def train(run: Run, observe: Observer) -> None:
             if num_signals and not is_last:
                 progress_made = f"stopped at step {state.step} of {config.steps}"
                 raise Preempted(f"{progress_made}, saved in {config.folder}", signals)
+
+
+def take_step(run: Run, batch: TrainingBatch) -> StepTaken | NotFinite:
+    """Take one optimizer step, or return why it is skipped.
+
+    Raise ValueError, after a checkpoint of the step before, if it is neither finite nor skipped.
+    """
+    state = run.state
+    try:
+        taken = train_step(
+            run.model, run.method_at(state.step), run.optimizer, batch, run.config, state.step,
+            run.accelerator, run.stretches,
+        )  # fmt: skip
+    except NotFinite as error:
+        run.num_skipped += 1
+        if run.config.on_nan == "stop" or run.num_skipped == MAX_SKIPPED:
+            run.save()
+            raise diverged(str(error), state.step) from None
+        state.step += 1
+        run.log({"skipped": str(error)})
+        return error
+    run.num_skipped = 0
+    run.ema.update_parameters(run.net)
+    state.step += 1
+    state.recent.append(taken.loss)
+    return taken
 
 
 def log_losses(run: Run, grad_norm: float, speed: float) -> None:
@@ -223,19 +243,3 @@ def log_losses(run: Run, grad_norm: float, speed: float) -> None:
         row["method"] = name_of(run.method_at(state.step - 1))
     run.log(row)
     state.recent.clear()
-
-
-def stop_diverged(run: Run, error: NotFinite) -> NoReturn:
-    """Save a checkpoint of the step before one that was not finite, and raise ValueError."""
-    run.save()
-    problem = f"{error} at step {run.state.step}: training diverged"
-    raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
-
-
-def validate(run: Run, observe: Observer) -> None:
-    """Compute the validation loss, and keep the best weights. Raises as `keep_if_best`."""
-    observe("validation", run.state.step)
-    loss = validation_loss(run)
-    observe("keeping", run.state.step)
-    keep_if_best(run, loss)
-    observe("kept", run.state.step)

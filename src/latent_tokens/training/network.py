@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
-from torch.nn.parallel import DistributedDataParallel
+from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.files import Entries, find, tensors_sha256
-from latent_tokens.checkpoints.hub import fetch
 from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_package, first_line
-from latent_tokens.configs import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.splits import chunks_of
@@ -33,12 +25,14 @@ from latent_tokens.hf.language_models import (
     check_mask_id,
     freeze_embeddings,
 )
-from latent_tokens.hf.reading import FILES, build_hf_run, is_hf_run, mask_id_of, read_model
+from latent_tokens.hf.reading import BASE_FILES, build_hf_run, is_hf_run, mask_id_of, read_model
+from latent_tokens.hub import fetch
 from latent_tokens.network.check import check_network
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import kind_of, read_description
 from latent_tokens.tasks import Examples, Language
+from latent_tokens.training.config import DEFAULT_SHAPE, TrainConfig
 from latent_tokens.training.data import CHECKED_AT_ONCE, check_tokenizer
 
 if TYPE_CHECKING:
@@ -50,59 +44,6 @@ OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 FOR_TRANSFORMERS = "is for a model of transformers. Name one with start=FOLDER."
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
 """Settings of the network that a run builds. A given network has its own."""
-
-
-def shard(net: nn.Module, device: torch.device) -> None:
-    """Leave each of several ranks its shard of every weight."""
-    if processes.world_size() > 1:
-        mesh = init_device_mesh(device.type, (processes.world_size(),))
-        fully_shard(net, mesh=mesh, reshard_after_forward=False)
-
-
-def full_tensor(tensor: Tensor) -> Tensor:
-    """Return the complete tensor on every rank. All ranks must call it."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def shard_all(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return this rank's shard of each complete tensor, sharded as that of its name in `like`."""
-    shards = dict(tensors)
-    for name in tensors.keys() & like.keys():
-        model = like[name]
-        if isinstance(model, DTensor):  # nothing is sent: every rank has the complete tensor
-            complete = tensors[name].to(model.device)
-            placement = (model.device_mesh, model.placements)
-            shards[name] = distribute_tensor(complete, *placement, src_data_rank=None)
-    return shards
-
-
-@contextmanager
-def unsharded(net: nn.Module) -> Iterator[None]:
-    """Gather the weights, so that ranks may call the network different numbers of times."""
-    if not isinstance(net, FSDPModule):
-        yield
-        return
-    net.unshard()
-    try:
-        yield
-    finally:
-        net.reshard()
-
-
-@contextmanager
-def no_sync(model: nn.Module) -> Iterator[None]:
-    """Keep gradients on the rank that computed them, because ranks add them up once per step."""
-    if not isinstance(model, FSDPModule):
-        with model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext():
-            yield
-        return
-    model.set_requires_gradient_sync(False)
-    model.set_reshard_after_backward(False)
-    try:
-        yield
-    finally:
-        model.set_requires_gradient_sync(True)
-        model.set_reshard_after_backward(True)
 
 
 def build_network(
@@ -185,7 +126,7 @@ def with_shape(config: TrainConfig, net: Transformer) -> TrainConfig:
 
 def start_folder(config: TrainConfig) -> Path:
     """Return the directory of the model that a run starts from."""
-    return find(str(config.start), partial(fetch, files=FILES))
+    return find(str(config.start), partial(fetch, files=BASE_FILES))
 
 
 def starts_from_hf(folder: Path) -> bool:

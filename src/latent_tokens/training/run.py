@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -18,12 +19,15 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.configs import Split, TrainConfig
+from latent_tokens.checkpoints.files import weights_bytes
+from latent_tokens.configs import Split
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method
-from latent_tokens.storage import append_line, release, remove_empty
+from latent_tokens.storage import append_line, release, remove_empty, write_atomic
 from latent_tokens.tasks import Examples
-from latent_tokens.training.checkpoint import State, save_state
+from latent_tokens.training.checkpoint import TrainState, save_state
+from latent_tokens.training.config import TrainConfig
+from latent_tokens.training.sharding import full_tensor
 
 LOCK = ".lock"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
@@ -126,12 +130,13 @@ class Run:
     # The network as it is called: compiled if it was given so, DDP for several ranks
     model: nn.Module
     accelerator: Accelerator
-    state: State
+    state: TrainState
     unchanged: Callable[[], bool]  # whether the data set is the one that the run started with
     pad: int | None = None  # the token after the end of an answer
     stretches: tuple[Stretch, ...] = ()  # of a run that was extended
     first: Method | None = None  # of the first steps
     first_steps: int = 0
+    num_skipped: int = 0  # steps in a row whose loss or gradient was not finite
     start_time: float = field(default_factory=time.perf_counter)  # of this process
 
     @property
@@ -155,6 +160,26 @@ class Run:
             self.config.folder, self.net, self.ema, self.optimizer, self.state, self.config.keep
         )
 
+    def keep_if_best(self, loss: float) -> None:
+        """Log a validation loss, and write the EMA weights, once for all ranks, if it is the lowest so far.
+
+        Raise ValueError if the loss is not finite, or the data changed.
+        """
+        state = self.state
+        if not math.isfinite(loss):
+            raise diverged(f"validation loss {loss}", state.step)
+        self.check_data()
+        self.log({"validation_loss": loss})
+        if loss >= state.best:
+            return
+        state.best = loss
+        state.weights = {
+            name: full_tensor(tensor).detach().cpu().clone()
+            for name, tensor in self.ema.module.state_dict().items()
+        }
+        if processes.is_main():
+            write_atomic({self.config.folder / "model.safetensors": weights_bytes(state.weights)})
+
     def check_data(self) -> None:
         """Raise ValueError if the data changed."""
         if not self.unchanged():
@@ -169,3 +194,10 @@ class Run:
             append_line(self.config.folder / "metrics.jsonl", {"step": self.state.step, **row})
         if self.config.track is not None:
             self.accelerator.log(row, step=self.state.step)
+
+
+def diverged(problem: str, step: int) -> ValueError:
+    """Return the error of a run whose loss is no longer finite."""
+    return ValueError(
+        f"{problem} at step {step}: training diverged. Use a lower lr or a longer warmup."
+    )

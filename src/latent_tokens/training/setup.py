@@ -16,24 +16,13 @@ from torch.optim.swa_utils import AveragedModel
 from latent_tokens import processes
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.checks import check_out, one_line
-from latent_tokens.configs import (
-    DEFAULT_SHAPE,
-    LATER_DEFAULTS,
-    MAY_CHANGE_ON_RESUME,
-    PrecisionSetting,
-    Split,
-    TrainConfig,
-)
+from latent_tokens.configs import PrecisionSetting, Split
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.data.loading import change_detector, fingerprint
+from latent_tokens.devices import precision_reason, resolve_precision, warn_if_slow
 from latent_tokens.hf.directory import describe
-from latent_tokens.network.kernels import (
-    compile_blocks,
-    precision_reason,
-    resolve_precision,
-    warn_if_slow,
-)
+from latent_tokens.network.kernels import compile_blocks
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import (
     Json,
@@ -45,7 +34,18 @@ from latent_tokens.storage import (
     write_atomic,
 )
 from latent_tokens.tasks import Examples, Language, Text, description, is_described, task_named
-from latent_tokens.training.checkpoint import State, load_state, restore_directory, saved_states
+from latent_tokens.training.checkpoint import (
+    TrainState,
+    load_state,
+    restore_directory,
+    saved_states,
+)
+from latent_tokens.training.config import (
+    DEFAULT_SHAPE,
+    LATER_DEFAULTS,
+    MAY_CHANGE_ON_RESUME,
+    TrainConfig,
+)
 from latent_tokens.training.data import check_examples, num_train_of, training_data
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
@@ -53,11 +53,11 @@ from latent_tokens.training.network import (
     build_network,
     check_mask_unused,
     initial_sha256,
-    shard,
     start_folder,
     trainable_parameters,
 )
 from latent_tokens.training.run import LOCK, Run, Stretch
+from latent_tokens.training.sharding import shard
 from latent_tokens.training.step import ema_update, place_ema
 from latent_tokens.training.tracking import start_tracker
 
@@ -77,7 +77,7 @@ def setup(
     ignored = () if given is None else OF_TRANSFORMER
 
     # Check the config, and the run that it resumes.
-    method = method_of(config, method)
+    method = resolve_method(config, method)
     first = first_method(config, method)
     wanted = task_named(config.task) if task is None else task
     check_counts(config)
@@ -106,7 +106,7 @@ def setup(
 
     # Load the latest checkpoint. All ranks read theirs before files of later steps are removed.
     ema, optimizer = ema_and_optimizer(net, config, accelerator.device)
-    state = State() if started is None else load_state(folder, net, ema, optimizer)
+    state = TrainState() if started is None else load_state(folder, net, ema, optimizer)
     check_same_step(folder, state)
     if started is not None and processes.is_main():
         restore_directory(folder, state, config.keep, task_files)
@@ -140,7 +140,7 @@ def check_counts(config: TrainConfig) -> None:
             raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
 
 
-def method_of(config: TrainConfig, method: Method | None) -> Method:
+def resolve_method(config: TrainConfig, method: Method | None) -> Method:
     """Return the method, or that of the config's name, with the config's loss weight and targets.
 
     Raise ValueError if there is no such method.
@@ -185,7 +185,7 @@ def ema_and_optimizer(
     return ema, torch.optim.AdamW(weights, config.lr, weight_decay=config.weight_decay, fused=True)
 
 
-def check_same_step(folder: Path, state: State) -> None:
+def check_same_step(folder: Path, state: TrainState) -> None:
     """Raise ValueError if ranks have read checkpoints of different steps. All ranks call it."""
     if len(set(processes.all_gather_object(state.step))) > 1:
         fix = "Make sure that all ranks see the same files, then resume again"

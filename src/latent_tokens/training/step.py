@@ -7,7 +7,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from math import ceil, isfinite
+from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,18 +20,15 @@ from torch.distributed.tensor import DTensor
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
-from latent_tokens.checkpoints.files import weights_bytes
-from latent_tokens.configs import TrainConfig
 from latent_tokens.core.denoiser import as_denoiser
 from latent_tokens.core.method import Method
 from latent_tokens.core.objective import TrainingBatch, corrupt, weighted_nll
 from latent_tokens.data.loading import as_tensors
-from latent_tokens.network.kernels import resolve_precision
 from latent_tokens.network.memory import bucket_by_length, training_rows
-from latent_tokens.storage import write_atomic
 from latent_tokens.tasks import Examples
-from latent_tokens.training.network import full_tensor, no_sync, unsharded
+from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.run import Run, Stretch
+from latent_tokens.training.sharding import full_tensor, no_sync, unsharded
 
 VALIDATION = 1 << 40  # the "step" whose random draws validation uses
 
@@ -124,6 +122,13 @@ def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 Weights = tuple[Tensor, ...] | list[Tensor]
 
 
+class StepTaken(NamedTuple):
+    """An optimizer step that was taken."""
+
+    loss: float
+    grad_norm: float  # before clipping
+
+
 class NotFinite(ArithmeticError):
     """A loss or a gradient is infinite or NaN."""
 
@@ -137,7 +142,7 @@ def train_step(
     step: int,
     accelerator: Accelerator,
     stretches: tuple[Stretch, ...] = (),
-) -> tuple[float, float]:
+) -> StepTaken:
     """Take one optimizer step, and return its loss and gradient norm.
 
     Each rank takes its share of the batch, in microbatches of similar length that fit into memory.
@@ -178,7 +183,7 @@ def train_step(
     optimizer.zero_grad()
     if not is_finite:
         raise NotFinite(f"loss {total_loss}, gradient norm {grad_norm}")
-    return total_loss, grad_norm
+    return StepTaken(total_loss, grad_norm)
 
 
 def learning_rate(config: TrainConfig, step: int, stretches: tuple[Stretch, ...] = ()) -> float:
@@ -232,9 +237,8 @@ def is_shared(average: Tensor, weight: Tensor) -> bool:
 
 
 def autocast(config: TrainConfig, device: torch.device) -> torch.autocast:
-    """Return the context of the network's precision."""
-    bf16 = resolve_precision(config.precision, device) == "bf16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+    """Return the context of the network's precision, which is no longer `auto` in a run."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
 
 
 def validation_loss(run: Run) -> float:
@@ -267,24 +271,3 @@ def validation_loss(run: Run) -> float:
 
     (total_loss,) = processes.all_reduce_sum([loss], device)
     return total_loss / count
-
-
-def keep_if_best(run: Run, loss: float) -> None:
-    """Log a validation loss, and write the EMA weights if it is the lowest so far.
-
-    Raise ValueError if the loss is not finite, or the data changed.
-    """
-    if not isfinite(loss):
-        problem = f"validation loss {loss} at step {run.state.step}: training diverged"
-        raise ValueError(f"{problem}. Use a lower lr or a longer warmup.")
-    run.check_data()
-    run.log({"validation_loss": loss})
-    if loss >= run.state.best:
-        return
-    run.state.best = loss
-    run.state.weights = {
-        name: full_tensor(tensor).detach().cpu().clone()
-        for name, tensor in run.ema.module.state_dict().items()
-    }
-    if processes.is_main():
-        write_atomic({run.config.folder / "model.safetensors": weights_bytes(run.state.weights)})

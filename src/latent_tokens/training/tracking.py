@@ -17,7 +17,9 @@ from latent_tokens.configs import TrackerName
 from latent_tokens.storage import Json, json_bytes, write_atomic
 
 PROJECT = "latent-tokens"
-FILE = "tracker.json"  # in the run directory: the name of its tracker, and the id of the run in it
+TRACKER_FILE = (
+    "tracker.json"  # in the run directory: the name of its tracker, and the id of the run in it
+)
 
 Log = Callable[[Mapping[str, float], int | None], None]
 
@@ -41,7 +43,7 @@ def start_tracker(
     if processes.is_main():
         stored = read_tracker(folder)
         run_id = secrets.token_hex(4) if stored is None else stored["id"]
-        write_atomic({folder / FILE: json_bytes({"tracker": tracker, "id": run_id})})
+        write_atomic({folder / TRACKER_FILE: json_bytes({"tracker": tracker, "id": run_id})})
     values = {name: value for name, value in config.items() if value is not None}
     accelerator.init_trackers(
         PROJECT, values, {tracker: tracker_settings(tracker, folder, run_id, step)}
@@ -65,7 +67,7 @@ def tracker_settings(
 
 def read_tracker(folder: Path) -> dict[str, str] | None:
     """Return the tracker and the id of a run, or None without one. Raise ValueError for a corrupt file."""
-    path = folder / FILE
+    path = folder / TRACKER_FILE
     if not path.is_file():
         return None
     try:

@@ -203,7 +203,7 @@ class Sudoku:
         return self.grid.draw(self.boards(tokens[None])[0])
 
 
-SIZES = (
+BOARD_SIZES = (
     Sudoku("sudoku-4", 2, 2),
     Sudoku("sudoku-6", 2, 3),
     Sudoku("sudoku-9", 3, 3),
@@ -216,6 +216,6 @@ PATTERN_9 = Sudoku("sudoku-9-pattern", 3, 3, source="pattern")
 
 def read_puzzle(text: str) -> tuple[Sudoku, Examples]:
     """Return the Sudoku of the size that a text has, and its puzzle as `Sudoku.encode` returns it."""
-    by_size = {task.num_cells: task for task in SIZES}
+    by_size = {task.num_cells: task for task in BOARD_SIZES}
     task = by_size[len(symbols_of(text, set(by_size)))]
     return task, task.encode(text)

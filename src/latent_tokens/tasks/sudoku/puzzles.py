@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, is_whole
-from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
+from latent_tokens.tasks.base import PAD, Keys, Scores, hash_rows, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import shuffled, start_stream
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
@@ -79,7 +79,6 @@ def dig_puzzles(puzzles, boards, unit_of, cells_of, clues, guessing, max_nodes, 
                 break
 
 
-PAD = 0
 LEAST_CLUES = {4: 4, 6: 8, 9: 21}  # by side. Digging a 9x9 board ends below 21 once in ten thousand
 
 

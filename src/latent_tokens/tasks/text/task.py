@@ -15,15 +15,15 @@ from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
 from latent_tokens.tasks.examples import Examples, TokensLike, as_array
 from latent_tokens.tasks.text.tokenizer import (
-    FILE,
-    TEMPLATE,
+    CHAT_TEMPLATE,
+    TOKENIZER_FILE,
     Bytes,
     Learned,
     read_tokenizer,
     type_of_ids,
 )
 
-GAP = re.compile("_{3,}")
+BLANK = re.compile("_{3,}")
 
 
 def with_first_given(examples: Examples) -> Examples:
@@ -103,8 +103,8 @@ class Text:
     def files(self) -> dict[str, bytes]:
         """Return the files, by name, that must be in the same directory as the description."""
         files = {self.tokenizer: self.coder.to_json()} if isinstance(self.coder, Learned) else {}
-        if self.folder is not None and (self.folder / TEMPLATE).is_file():
-            files[TEMPLATE] = (self.folder / TEMPLATE).read_bytes()
+        if self.folder is not None and (self.folder / CHAT_TEMPLATE).is_file():
+            files[CHAT_TEMPLATE] = (self.folder / CHAT_TEMPLATE).read_bytes()
         return files
 
     def encode(self, text: str) -> Examples:
@@ -122,10 +122,10 @@ class Text:
         text.encode()  # a byte that is not UTF-8 is refused here, in words
 
         # Tokenize the parts between gaps.
-        gaps = [len(gap) for gap in GAP.findall(text)]
+        gaps = [len(gap) for gap in BLANK.findall(text)]
         ids = [self.coder.end]
         known = [True]
-        for part, gap in zip(self.coder.encode(GAP.split(text)), [*gaps, 0], strict=True):
+        for part, gap in zip(self.coder.encode(BLANK.split(text)), [*gaps, 0], strict=True):
             ids += [*part.tolist(), *[self.coder.end] * gap]
             known += [True] * len(part) + [False] * gap
         if len(ids) > self.length:
@@ -171,8 +171,8 @@ def text_described(entries: Mapping[str, object], folder: Path | None) -> Text:
     tokenizer = entries.get("tokenizer")
     if not isinstance(length, int) or not isinstance(tokenizer, str):
         raise ValueError(f"{entries}: no task of this version")
-    if tokenizer not in ("bytes", FILE):
-        must = f"must be bytes or {FILE}, a file of the same directory"
+    if tokenizer not in ("bytes", TOKENIZER_FILE):
+        must = f"must be bytes or {TOKENIZER_FILE}, a file of the same directory"
         raise ValueError(f"tokenizer={tokenizer[:80]!a}: {must}")
     text = Text(length, tokenizer, folder)
     if isinstance(text.coder, Learned) and folder is not None and "tokenizer_hash" in entries:

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.checks import ask_hub, check_package, first_line
+from latent_tokens.checks import check_package, first_line
+from latent_tokens.hub import ask_hub
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as LibraryTokenizer
 
 Ids = NDArray[np.uint16 | np.uint32]
 
-FILE = "tokenizer.json"
-TEMPLATE = "chat_template.jinja"
-UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+TOKENIZER_FILE = "tokenizer.json"
+CHAT_TEMPLATE = "chat_template.jinja"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 END = "<|endoftext|>"
 # Tokens that end documents in published tokenizers. Those of Llama 3 and BERT are the last two.
-ENDS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>", "<|end_of_text|>", "[SEP]")
+END_TOKENS = (END, "</s>", "<eos>", "[EOS]", "<|im_end|>", "<|end_of_text|>", "[SEP]")
 MAX_16_BIT = 65_535  # of the ids that are stored as uint16
 
 
@@ -46,7 +47,7 @@ class Bytes:
             if is_byte:
                 pieces.append(bytes(run).decode(errors="replace"))
             else:
-                pieces += [END if token == self.end else UNKNOWN for token in run]
+                pieces += [END if token == self.end else REPLACEMENT for token in run]
         return "".join(pieces)
 
     def num_bytes(self, ids: Sequence[int]) -> int:
@@ -67,9 +68,11 @@ class Learned:
         self.name = name
         self.inner = inner
         self.vocab_size = 1 + max(inner.get_vocab().values(), default=-1)
-        end = next((number for number in map(inner.token_to_id, ENDS) if number is not None), None)
+        end = next(
+            (number for number in map(inner.token_to_id, END_TOKENS) if number is not None), None
+        )
         if end is None:
-            reason = f"none of {', '.join(ENDS)} is one of its tokens, so documents cannot be ended"
+            reason = f"none of {', '.join(END_TOKENS)} is one of its tokens, so documents cannot be ended"
             raise ValueError(f"{name}: {reason}. Use another tokenizer.")
         self.end: int = end
 
@@ -89,7 +92,7 @@ class Learned:
             if is_token:
                 pieces.append(self.inner.decode(tokens, skip_special_tokens=False))
             else:
-                pieces.append(UNKNOWN * len(tokens))
+                pieces.append(REPLACEMENT * len(tokens))
         return "".join(pieces)
 
     def num_bytes(self, ids: Sequence[int]) -> int:
@@ -137,15 +140,17 @@ def read_tokenizer(name: str, folder: Path | None = None) -> Bytes | Learned:
     if folder is not None and not path.is_file():
         raise ValueError(f"{path}: is missing, so the tokens have no text. Restore the file.")
     if path.is_dir():
-        path = path / FILE
+        path = path / TOKENIZER_FILE
         if not path.is_file():
-            raise ValueError(f"tokenizer={name}: a directory without {FILE}. Save one there.")
+            raise ValueError(
+                f"tokenizer={name}: a directory without {TOKENIZER_FILE}. Save one there."
+            )
     if path.is_file():
         return read_cached(path.absolute(), hashlib.sha256(path.read_bytes()).hexdigest())
     try:
         return fetch_tokenizer(name)
     except Exception as error:  # a hub or a network can fail in any way
-        must = f"must be bytes, bpe:SIZE, a {FILE}, a directory or a name on the Hub"
+        must = f"must be bytes, bpe:SIZE, a {TOKENIZER_FILE}, a directory or a name on the Hub"
         raise ValueError(f"tokenizer={name}: {must} ({first_line(error)})") from None
 
 
@@ -174,10 +179,10 @@ def fetch_tokenizer(name: str) -> Learned:
     tokenizers = library()
     import huggingface_hub  # a dependency of tokenizers
 
-    file = huggingface_hub.try_to_load_from_cache(name, FILE)
+    file = huggingface_hub.try_to_load_from_cache(name, TOKENIZER_FILE)
     if not isinstance(file, str):
-        ask_hub(name, FILE)
-        file = huggingface_hub.hf_hub_download(name, FILE)
+        ask_hub(name, TOKENIZER_FILE)
+        file = huggingface_hub.hf_hub_download(name, TOKENIZER_FILE)
     return Learned(tokenizers.Tokenizer.from_file(file), name)
 
 

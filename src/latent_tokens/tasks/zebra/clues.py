@@ -10,17 +10,18 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from latent_tokens.tasks.base import BOS, SEP
 from latent_tokens.tasks.rng import below, count_bits, mixed, shuffled, start_stream
 
 MOST = 6  # houses, attributes
 HOUSE, NOWHERE = 36, 42
 NOT_EQUAL, EQUAL, ENDS, IMMEDIATE_LEFT, IN_BETWEEN, LEFT_OF, NEXT_TO = 10, 11, 17, 18, 19, 20, 22
-BOS, SEP, DIGIT, CLUE_END, LHS, RHS, ATTRIBUTE, POSITION = 1, 3, 4, 13, 14, 15, 16, 21
+DIGIT, CLUE_END, LHS, RHS, ATTRIBUTE, POSITION = 4, 13, 14, 15, 16, 21
 
 KINDS = np.array([EQUAL, NOT_EQUAL, IMMEDIATE_LEFT, NEXT_TO, LEFT_OF, ENDS, IN_BETWEEN])
 # Running sums of how often each kind is drawn: 1.3 clues of IN_BETWEEN per puzzle remain.
 # Shah et al.'s puzzles have 1.4.
-SHARES = np.array([20, 35, 50, 65, 80, 88, 94])
+CLUE_SHARES = np.array([20, 35, 50, 65, 80, 88, 94])
 HOUSE_SHARE = 15  # percent of clues that name a house by its number
 MOST_CLUES = 200
 
@@ -32,7 +33,7 @@ def single(houses):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def left_of(a, b):  # type: ignore[no-untyped-def]
+def left_mask(a, b):  # type: ignore[no-untyped-def]
     """Return a and b without houses for which no house of a is left of a house of b."""
     b &= ~((a & -a) * 2 - 1)
     below_highest = b | b >> 1
@@ -54,9 +55,9 @@ def narrowed(kind, a, b, c, full):  # type: ignore[no-untyped-def]
         return a & (b << 1 | b >> 1), b & (a << 1 | a >> 1), c
     if kind == ENDS:
         return a & (1 | (full + 1) >> 1), b, c
-    a, b = left_of(a, b)
+    a, b = left_mask(a, b)
     if kind == IN_BETWEEN:
-        b, c = left_of(b, c)
+        b, c = left_mask(b, c)
     return a, b, c
 
 
@@ -70,7 +71,7 @@ def apply(clue, domains, full):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def spread(domains, attribute, full):  # type: ignore[no-untyped-def]
+def propagate_attribute(domains, attribute, full):  # type: ignore[no-untyped-def]
     """Narrow the domains of one attribute, whose values are in different houses.
 
     Returns:
@@ -116,7 +117,7 @@ def propagate(clues, domains, houses, attributes):  # type: ignore[no-untyped-de
         for i in range(len(clues)):
             changed |= apply(clues[i], domains, full)
         for attribute in range(attributes):
-            moved, possible = spread(domains, attribute, full)
+            moved, possible = propagate_attribute(domains, attribute, full)
             if not possible:
                 return False
             changed |= moved
@@ -176,7 +177,7 @@ def solves(clues, houses, attributes):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def holds(kind, x, y, z, houses):  # type: ignore[no-untyped-def]
+def clue_holds(kind, x, y, z, houses):  # type: ignore[no-untyped-def]
     """Return whether a clue is true if its references are the houses x, y, z."""
     a, b, c = narrowed(kind, 1 << x, 1 << y, 1 << z, (1 << houses) - 1)
     return a != 0 and b != 0 and c != 0
@@ -202,7 +203,7 @@ def clue_keys(tokens):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def draw_clue(clue, place, houses, attributes, state):  # type: ignore[no-untyped-def]
     """Write a random clue that is true of the table, in which place[reference] is its house."""
-    kind = KINDS[np.searchsorted(SHARES, below(SHARES[-1], state), side="right")]
+    kind = KINDS[np.searchsorted(CLUE_SHARES, below(CLUE_SHARES[-1], state), side="right")]
     named = below(100, state) < HOUSE_SHARE and kind != ENDS
     arity = 1 if kind == ENDS else 3 if kind == IN_BETWEEN else 2
     clue[0] = kind
@@ -213,7 +214,7 @@ def draw_clue(clue, place, houses, attributes, state):  # type: ignore[no-untype
         if named:
             clue[1 + below(arity, state)] = HOUSE + below(houses, state)
         trivial = kind in (EQUAL, NOT_EQUAL) and clue[1] // MOST == clue[2] // MOST
-        if not trivial and holds(kind, place[clue[1]], place[clue[2]], place[clue[3]], houses):
+        if not trivial and clue_holds(kind, place[clue[1]], place[clue[2]], place[clue[3]], houses):
             return
 
 

@@ -10,10 +10,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from latent_tokens.tasks.base import Keys, Scores
+from latent_tokens.tasks.base import BOS, PAD, SEP, Keys, Scores
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, smallest_type
-from latent_tokens.tasks.zebra.clues import ATTRIBUTE, BOS, CLUE_END, DIGIT, LHS, POSITION, RHS, SEP
-from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, PAD, Zebra, answer, value_name
+from latent_tokens.tasks.zebra.clues import ATTRIBUTE, CLUE_END, DIGIT, LHS, POSITION, RHS
+from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, Zebra, answered_table, value_name
 
 SYMMETRIC = ("=", "!=", "nbr")  # kinds of clues whose two operands may be exchanged
 
@@ -222,7 +222,7 @@ class CompactZebra:
         expanded = self.zebra.answered(puzzle, text)
         filled = self._compact(expanded)
         # A value that no house has is no house, here the separator.
-        table = answer(expanded.tokens[0], self.num_houses, self.num_attributes)
+        table = answered_table(expanded.tokens[0], self.num_houses, self.num_attributes)
         lacking = [value not in row for row in table for value in self.answer_tokens]
         filled.tokens[0, self.max_clues + 1 :][lacking] = self.num_houses
         return filled

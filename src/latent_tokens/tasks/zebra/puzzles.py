@@ -12,22 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice
-from latent_tokens.tasks.base import Keys, Scores, split_by_key
+from latent_tokens.tasks.base import BOS, EOS, PAD, SEP, Keys, Scores, split_by_key
 from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.zebra import clues as rules
-from latent_tokens.tasks.zebra.clues import BOS, DIGIT, SEP, draw_puzzles
+from latent_tokens.tasks.zebra.clues import DIGIT, draw_puzzles
 
 # In the order of the release.
 SPECIAL = ("<PAD>", "<BOS>", "<EOS>", "<SEP>")
-DIGITS = ("0", "1", "2", "3", "4", "5")
+VALUE_WORDS = ("0", "1", "2", "3", "4", "5")
 MARKS = ("!=", "=", "ANSWER", "CLUE_END", "LHS", "RHS", "c")
 RELATIONS = ("ends", "immediate-left", "inbetween", "left-of", "n", "nbr")
-WORDS = (*SPECIAL, *DIGITS, *MARKS, *RELATIONS)
+WORDS = (*SPECIAL, *VALUE_WORDS, *MARKS, *RELATIONS)
 IDS = {word: number for number, word in enumerate(WORDS)}
-PAD, EOS = 0, 2
 
 MANY = 3, 4, 5, 6  # houses or attributes
-MOST_NODES = 100_000  # of the search for solutions
+MOST_SEARCHED = 100_000  # of the search for solutions
 ARITY = {"=": 2, "!=": 2, "immediate-left": 2, "left-of": 2, "nbr": 2, "ends": 1, "inbetween": 3}
 SAYS = {
     "=": "{0} is in the same house as {1}",
@@ -85,7 +84,7 @@ def is_reference(words: list[str], houses: int) -> bool:
     return digits and int(value) < houses and (sort == "c" or (sort == "n" and row == "0"))
 
 
-def answer(tokens: Tokens, houses: int, attributes: int) -> NDArray[np.int64]:
+def answered_table(tokens: Tokens, houses: int, attributes: int) -> NDArray[np.int64]:
     """Return the table (attributes, houses) of a sequence, -1 or a number beyond the houses for no value."""
     start = tokens.tolist().index(SEP) + 1
     cells = tokens[start : start + houses * attributes].astype(np.int64) - DIGIT
@@ -107,13 +106,13 @@ def true_clues(puzzle: NDArray[np.int8], table: NDArray[np.int64]) -> NDArray[np
                 place[rules.MOST * attribute + value] = at[0]
     where = place[puzzle[:, 1:]]
     true = [
-        min(w) >= 0 and rules.holds(clue[0], w[0], w[1], w[2], houses)
+        min(w) >= 0 and rules.clue_holds(clue[0], w[0], w[1], w[2], houses)
         for clue, w in zip(puzzle.tolist(), where.tolist(), strict=True)
     ]
     return np.array(true, np.bool_)
 
 
-def in_words(clue: NDArray[np.int8]) -> str:
+def clue_in_words(clue: NDArray[np.int8]) -> str:
     """Return a clue as a sentence."""
     kind, *references = clue.tolist()
     names = [
@@ -247,7 +246,7 @@ class Zebra:
     def count_solutions(self, problem: Examples, most: int = 2) -> int | None:
         """Return how many tables (at most `most`) agree with the clues, None if it takes too long."""
         puzzle, houses, attributes = read_prompt(problem.tokens[0])
-        nodes = np.array([MOST_NODES])
+        nodes = np.array([MOST_SEARCHED])
         domains = rules.open_domains(houses)
         count = rules.count_solutions(puzzle, domains, houses, attributes, most, nodes)
         return int(count) if nodes[0] > 0 or count == most else None
@@ -287,12 +286,14 @@ class Zebra:
         """Return the clues in words, attributes as letters, values and houses from 1, and the table."""
         tokens = as_array(tokens)
         puzzle, houses, attributes = read_prompt(tokens)
-        table = answer(tokens, houses, attributes)
+        table = answered_table(tokens, houses, attributes)
         lines = [
             f"{houses} houses; of each attribute, A to {letter(attributes - 1)}, "
             f"every house has another value, 1 to {houses}"
         ]
-        lines += [f"{number:3}. {in_words(clue)}" for number, clue in enumerate(puzzle, start=1)]
+        lines += [
+            f"{number:3}. {clue_in_words(clue)}" for number, clue in enumerate(puzzle, start=1)
+        ]
         lines += ["", "house  " + "".join(f"{house + 1:<4}" for house in range(houses))]
         for attribute, row in enumerate(table):
             names = [
@@ -306,13 +307,13 @@ class Zebra:
         """Return the rows of the table that lack a value, the clues that are not true, and a missing end."""
         tokens = as_array(tokens)
         puzzle, houses, attributes = read_prompt(tokens)
-        table = answer(tokens, houses, attributes)
+        table = answered_table(tokens, houses, attributes)
         lacking = [
             f"attribute {letter(i)} lacks a value"
             for i, row in enumerate(table)
             if sorted(row.tolist()) != list(range(houses))
         ]
-        untrue = [f"not true: {in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
+        untrue = [f"not true: {clue_in_words(clue)}" for clue in puzzle[~true_clues(puzzle, table)]]
         if self._framed(tokens, table.size):
             return [*lacking, *untrue]
         return [*lacking, *untrue, "the answer does not end after its table"]
@@ -327,11 +328,11 @@ class Zebra:
         figures: dict[str, list[float]] = {name: [] for name in ("valid", "clues", *of_truth)}
         for i, row in enumerate(tokens):
             puzzle, houses, attributes = read_prompt(row)
-            table = answer(row, houses, attributes)
+            table = answered_table(row, houses, attributes)
             figures["valid"].append(not self.verify(row))
             figures["clues"].append(true_clues(puzzle, table).mean())
             if truth is not None:
-                same = table == answer(truth.tokens[i], houses, attributes)
+                same = table == answered_table(truth.tokens[i], houses, attributes)
                 figures["exact"].append(same.all() and self._framed(row, same.size))
                 figures["cells"].append(same.mean())
                 figures["rows"].append(same.all(1).mean())

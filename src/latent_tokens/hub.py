@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from latent_tokens.checks import ask_hub, first_line
+from latent_tokens.checks import first_line
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -24,6 +24,18 @@ REFUSED = (400, 401, 403, 404, 410)
 def is_name(name: str) -> bool:
     """Return whether a text is written like a name on the hub, OWNER/NAME."""
     return re.fullmatch(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+", name) is not None
+
+
+def ask_hub(
+    name: str, file: str, revision: str | None = None, token: str | bool | None = None
+) -> None:
+    """Raise the error of huggingface_hub if the hub has no such file, or cannot be reached.
+
+    This is one request. A download would retry for half a minute, and print a warning each time.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    get_hf_file_metadata(hf_hub_url(name, file, revision=revision), token=token)
 
 
 def fetch(

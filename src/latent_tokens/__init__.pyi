@@ -58,6 +58,7 @@ from .data.config import DataConfig as DataConfig
 from .data.datasets import make_data as make_data
 from .data.loading import as_numpy as as_numpy, as_tensors as as_tensors, load_data as load_data
 from .data.splits import dataset as dataset
+from .evaluation.compare import Difference as Difference, compare as compare
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.likelihood import nats_along_orders as nats_along_orders
 from .evaluation.problems import solve as solve

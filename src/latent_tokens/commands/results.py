@@ -31,6 +31,7 @@ class Results:
     Examples:
         latent-tokens results runs/four runs/five
         latent-tokens results 'runs/*' --metric cells --csv results.csv
+        latent-tokens results --compare 'runs/sudoku-6-scdm-*' 'runs/sudoku-6-sidm-*'
     """
 
     runs: Annotated[Positional[tuple[str, ...]], arg(metavar="[RUN ...]")] = ("runs/*",)
@@ -39,6 +40,10 @@ class Results:
     metric: str | None = None
     """Metric to print, for example cells or relative_cost. Rows without it are left out. Default:
     that of each row."""
+    compare: tuple[str, str] | None = None
+    """Compare two runs, or patterns of runs, on the same problems, in each setting that both have:
+    A - B with its 95% interval. One training seed: McNemar's exact test. Several: Student's t over
+    seeds."""
     csv: Path | None = None
     """CSV file to write instead of the table, with all columns. An existing file is replaced."""
 
@@ -47,6 +52,9 @@ def run_results(command: Results) -> int:
     """Run `latent-tokens results`. Print a table, or write a CSV file and print its path."""
     from latent_tokens.evaluation.report import as_csv, measurements, result_files
 
+    if command.compare is not None:
+        print_comparison(*command.compare)
+        return 0
     rows = measurements(command.runs, command.metric)
     _, without_results = result_files(command.runs)
     if without_results:
@@ -60,6 +68,29 @@ def run_results(command: Results) -> int:
         lines = [line[:-1] for line in lines]
     print(aligned(lines))
     return 0
+
+
+def print_comparison(first: str, second: str) -> None:
+    """Print the differences of two sets of runs, one line per setting of decoding."""
+    from latent_tokens.evaluation.compare import common_settings
+    from latent_tokens.evaluation.report import found_files, latest_rows
+
+    sides = (
+        [row for file in found_files([run]) for row in latest_rows(file)] for run in (first, second)
+    )
+    lines: list[tuple[str, ...]] = [
+        ("A", "B", "seeds", "A - B", "95% interval", "p", "only A", "only B")
+    ]
+    for found in common_settings(*sides):
+        low, high = found.interval
+        test: tuple[str, ...] = ("", "", "")
+        if found.p_value is not None:
+            test = (f"{found.p_value:.2g}", *map(str, found.only_one))
+        seeds = " ".join(map(str, found.seeds))
+        lines.append(
+            (*found.settings, seeds, f"{found.difference:+.1f}", f"{low:+.1f} - {high:+.1f}", *test)
+        )
+    print(aligned(lines))
 
 
 def cells(row: Measurement) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.selection import FixedCount
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.devices import device_name, limit_threads, warn_if_slow
+from latent_tokens.evaluation.compare import packed_outcomes
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.problems import (
     batches,
@@ -232,9 +233,8 @@ def problems_and_score(
 
 def scored(task: Task, problems: Examples, samples: Tokens) -> Row:
     """Return the metrics of the samples of some problems."""
-    means = {
-        name: float(values.mean()) for name, values in scores_of(task, samples, problems).items()
-    }
+    values = scores_of(task, samples, problems)
+    means = {name: float(of_samples.mean()) for name, of_samples in values.items()}
     share = means[task.metric]
     scores = {
         name: percent(mean) if name in SHARES else round(mean, 4) for name, mean in means.items()
@@ -246,6 +246,8 @@ def scored(task: Task, problems: Examples, samples: Tokens) -> Row:
         "ci95": [round(100 * bound, 2) for bound in wilson(share, len(samples))],
         "num_samples": len(samples),
     }
+    if np.isin(values[task.metric], (0, 1)).all():
+        row["outcomes"] = packed_outcomes(values[task.metric] == 1)
     return cast(Row, row)
 
 
@@ -305,9 +307,11 @@ def answer(
 def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | None:
     """Return `relative_cost` by the paper's formula, which has one token per step and no blocks.
 
-    It is None for other decodings, and if n or k follows a rule.
+    It is None for other decodings, with drafts or remasking, and if n or k follows a rule.
     """
     if decoding.select != FixedCount(1) or blocks_of(method, decoding) is not None:
+        return None
+    if decoding.drafts or decoding.remask is not None:
         return None
     shown = shown_candidates(method, decoding), shown_latents(method, decoding)
     k, n = (length if count == "all" else count for count in shown)

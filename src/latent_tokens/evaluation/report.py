@@ -275,14 +275,24 @@ def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
 
 def measurements(runs: Paths, metric: str | None = None) -> list[Measurement]:
     """Return the rows of `results`, which also documents them."""
+    rows = [row for file in found_files(runs) for row in measurements_of(file)]
+    return rows if metric is None else of_metric(rows, metric)
+
+
+def found_files(runs: Paths) -> list[Path]:
+    """Return the files of result rows. Raise ValueError if there is none, or as `result_files`."""
     files, without_results = result_files(runs)
     if not files:
         folder = without_results[0] if without_results else "RUN"
         raise ValueError(
             f"{' '.join(map(str, runs))}: has no results.jsonl. Run latent-tokens evaluate {folder} first."
         )
-    rows = [row for file in files for row in measurements_of(file)]
-    return rows if metric is None else of_metric(rows, metric)
+    return files
+
+
+def latest_rows(file: Path) -> list[Row]:
+    """Return the rows of a file. The row of a repeated measurement is the last one."""
+    return list({measurement_key(row): row for row in read_results(file, DRAWN_KEYS)}.values())
 
 
 def result_files(runs: Paths) -> tuple[list[Path], list[Path]]:
@@ -329,8 +339,7 @@ def measurements_of(file: Path) -> list[Measurement]:
         }
     # That of today, if the directory was renamed
     run_name = {"run": run["run"]} if "run" in run else {}
-    latest = {measurement_key(row): row for row in read_results(file, DRAWN_KEYS)}
-    return [measurement({**run, **row, **run_name}) for row in latest.values()]
+    return [measurement({**run, **row, **run_name}) for row in latest_rows(file)]
 
 
 def measurement_key(row: Row) -> str:

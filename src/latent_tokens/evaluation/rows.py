@@ -63,6 +63,8 @@ class Row(TypedDict, total=False):
     judge: str  # the name of the evaluator model
     judged_tokens: int
 
+    outcomes: str  # one bit per problem, in base64: whether its answer is right
+
     # The cost, and how the samples were drawn.
     processed: float  # tokens processed per sample
     relative_cost: float  # relative to an input with all masked tokens
@@ -123,7 +125,16 @@ SHARES = (
 HASH: Final = "row_sha256"
 DATA_DIGITS = 16  # of the hash
 TIMES = {"seconds", "train_seconds", "evaluate_seconds", "samples_per_second"}
-NOT_MEASURED = {*TIMES, "made_with", "trained_with", "trained_at", "device", "threads", HASH}
+NOT_MEASURED = {
+    *TIMES,
+    "outcomes",
+    "made_with",
+    "trained_with",
+    "trained_at",
+    "device",
+    "threads",
+    HASH,
+}
 
 
 def trained_run(net: Denoiser) -> Row:

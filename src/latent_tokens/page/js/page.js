@@ -48,7 +48,8 @@ function startPage() {
   if (record) {
     new SceneOne(record, engine);
     new SceneHundred(record, engine, (puzzle, [a, b]) => {
-      const entries = { puzzle, model: joinNames([record.model]), n: `${a},${b}`, k: "1", order: "uniform" };
+      const settings = { n: `${a},${b}`, k: "1", order: "uniform", step: "36" }; // the last step
+      const entries = { puzzle, model: joinNames([record.model]), ...settings };
       const address = writeAddress(entries);
       if (location.hash === address) openAddress();
       else location.hash = address;

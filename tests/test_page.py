@@ -423,6 +423,21 @@ def test_page_without_the_measured_model_is_a_laboratory(opened, tmp_path):
     sound(page)
 
 
+def test_page_without_javascript_has_two_boards_and_their_meaning(browser, page_file):
+    context = browser.new_context(viewport=SMALL_PHONES[0], java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_file)
+    boards = page.locator(".still-boards .board")
+    assert [boards.nth(i).locator(".target").inner_text() for i in (0, 1)] == ["2", "6"]
+    assert boards.locator(".latent").all_inner_texts() == ["2"]
+    assert page.locator(".still-boards p").inner_text().count(".") == 4
+    box = boards.nth(1).bounding_box()
+    assert box["width"] > 4 * FINGER - 20
+    assert box["x"] + box["width"] <= SMALL_PHONES[0]["width"]
+    assert page.locator("button:visible, h2:visible").count() == 0
+    context.close()
+
+
 def test_page_is_accessible_and_never_wider_than_its_window(opened, page_file):
     page = opened(page_file, PHONE)
     page.locator("#lab").scroll_into_view_if_needed()

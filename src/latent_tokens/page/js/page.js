@@ -35,6 +35,7 @@ function startPage() {
   document.body.classList.toggle("live-lab", traces.length === 0);
   const engine = new Engine(entries.map(({ name }) => name));
   const lab = new Lab(entries, engine, traces);
+  $("#lab").hidden = false;
   write($("#caption"), caption);
   write($("#reason"), reason);
   for (const scene of document.querySelectorAll(".scene")) {

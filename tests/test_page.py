@@ -114,10 +114,16 @@ def cell(page, board, index):
     return page.locator(f"{board} .cell").nth(index)
 
 
+def go_to_end(page):
+    """Show the last step of the laboratory."""
+    page.locator("#step").fill(page.locator("#step").get_attribute("max"))
+
+
 def verdicts(page):
     """Return the verdicts of both settings of the laboratory, once they are decoded."""
     for lane in "ab":
         reads(page, f"#lane-{lane} .cost", "processed")
+    go_to_end(page)
     return [text(page, f"#lane-{lane} .verdict") for lane in "ab"]
 
 
@@ -306,6 +312,13 @@ def test_leaving_out_changes_nothing_unless_attention_is_bidirectional(opened, p
 
 def test_laboratory_shows_the_decodes_of_the_package(opened, page_file, six):
     page = opened(f"{page_file}#lab?puzzle={SIX}&n=2,all&k=4&order=margin&seed=3&temperature=1", PHONE)
+
+    # It opens at the first step, with guesses on both boards. The verdict and the cost follow the steps.
+    reads(page, "#lane-b .cost", "processed so far")
+    reads(page, "#lane-a .cost", "processed so far")
+    assert text(page, "#step-words") == "Step 1 of 20"
+    assert [text(page, f"#lane-{lane} .verdict") for lane in "ab"] == ["Decoding", "Decoding"]
+    assert [page.locator(f"#lane-{lane} .latent").count() for lane in "ab"] == [2, 16]
     verdicts(page)
     setting = {"candidates": 4, "order": "margin", "seed": 3, "temperature": 1.0}
     expected = [decoded(six, SIX, latents=n, **setting) for n in (2, "all")]
@@ -410,6 +423,21 @@ def test_page_without_the_measured_model_is_a_laboratory(opened, tmp_path):
     sound(page)
 
 
+def test_page_without_javascript_has_two_boards_and_their_meaning(browser, page_file):
+    context = browser.new_context(viewport=SMALL_PHONES[0], java_script_enabled=False)
+    page = context.new_page()
+    page.goto(page_file)
+    boards = page.locator(".still-boards .board")
+    assert [boards.nth(i).locator(".target").inner_text() for i in (0, 1)] == ["2", "6"]
+    assert boards.locator(".latent").all_inner_texts() == ["2"]
+    assert page.locator(".still-boards p").inner_text().count(".") == 4
+    box = boards.nth(1).bounding_box()
+    assert box["width"] > 4 * FINGER - 20
+    assert box["x"] + box["width"] <= SMALL_PHONES[0]["width"]
+    assert page.locator("button:visible, h2:visible").count() == 0
+    context.close()
+
+
 def test_page_is_accessible_and_never_wider_than_its_window(opened, page_file):
     page = opened(page_file, PHONE)
     page.locator("#lab").scroll_into_view_if_needed()
@@ -456,6 +484,7 @@ def test_trace_page_opens_on_the_recorded_decodes_and_decodes_itself(opened, six
     setting = {"candidates": 3, "temperature": 1.0, "seed": 5}
     traces = [decoded(six, SIX, latents=latents, **setting) for latents in (0, "all")]
     page = opened(saved(tmp_path, page_with(traces, "Chosen <example>: 40 of 150 & more", [six])), PHONE)
+    go_to_end(page)
     for name, n, recorded in zip("ab", (0, "all"), traces, strict=True):
         words = f"sudoku-6-scdm, n = {n}, k = 3, top-prob, temperature 1"
         assert text(page, f"#lane-{name} .setting") == words

@@ -137,6 +137,47 @@ def stored_curve() -> list[dict[str, Any]]:
     return points
 
 
+def left_to_right_words(method: str, latents: int | str) -> str:
+    """Return the accuracy and cost of a bundled 6x6 model from left to right, in words."""
+    setting = {"task": "sudoku-6", "order": "left_to_right", "method": method, "latents": latents}
+    row = next(
+        row for row in read_results(BUNDLED / "results.jsonl") if setting.items() <= row.items()
+    )
+    return f"{row['valid']:.1f}% valid at {row['relative_cost']:.2f}\u00d7"
+
+
+def still_boards(record: dict[str, Any]) -> str:
+    """Return the board of the first scene without and with its guess, for a browser without JavaScript."""
+    board = record["corrected"]
+    predictions = board["predictions"]
+    at = board["others"].index(board["latent"])
+    wrong = predictions["without"][0][0]
+    right = predictions["with_one"][at][0][0]
+    guess = predictions["guesses"][at][0][0]
+    alone = {board["target"]: ("target bad", wrong)}
+    guessed = {board["target"]: ("target good", right), board["latent"]: ("latent", guess)}
+    pictures = "".join(still_board(board["puzzle"], shown) for shown in (alone, guessed))
+    return (
+        f'<div class="still-boards">{pictures}<p>A model must fill the blue square. Alone it says '
+        f"{wrong + 1}, which is wrong. If it also guesses the orange square, it says {right + 1}, which is "
+        "right. The guess is thrown away: it is a latent token.</p></div>"
+    )
+
+
+def still_board(puzzle: str, shown: dict[int, tuple[str, int]]) -> str:
+    """Return a 6x6 board with the predictions of some cells."""
+    cells = []
+    for index, sign in enumerate(puzzle):
+        kind, text = ("given", sign) if sign != "." else ("", "")
+        if index in shown:
+            kind, token = shown[index]
+            text = str(token + 1)
+        edges = f"{' right-edge' if index % 6 == 2 else ''}{' low-edge' if index // 6 in (1, 3) else ''}"
+        cells.append(f'<div class="cell{edges} {kind}">{text}</div>')
+    rows = "".join(f'<div class="row">{"".join(cells[i : i + 6])}</div>' for i in range(0, 36, 6))
+    return f'<div class="board"><div class="grid sudoku">{rows}</div></div>'
+
+
 def filled_page(
     *,
     models: Sequence[LoadedModel],
@@ -161,9 +202,10 @@ def filled_page(
         if traces
         else [model_entry(model) for model in models]
     )
+    record = None if traces else record_of(models)
     contents = {
         "entries": entries,
-        "record": None if traces else record_of(models),
+        "record": record,
         "curve": [] if traces else stored_curve(),
         "caption": caption,
         "reason": reason,
@@ -177,6 +219,9 @@ def filled_page(
         "style": style,
         "contents": inline_json(contents),
         "traces": inline_json(traces),
+        "still": "" if record is None else still_boards(record),
+        "scdm": left_to_right_words("scdm", 4),
+        "mdm": left_to_right_words("mdm", "all"),
         "worker": script_of("worker"),
         "script": script,
         "weights": "\n".join(weights),

@@ -30,8 +30,8 @@ export class Lab {
   tokens = [];
   /** @type {(number | null)[] | null} */
   solution = null;
-  /** @type {number | null} that an address names */
-  firstStep = null;
+  /** @type {number | null} the step that the next decode opens at, the first unless an address names one */
+  firstStep = 1;
   chosen = -1; // the cell whose probabilities are shown
   player = new Player(() => this.draw());
   example = /** @type {HTMLSelectElement} */ ($("#example"));
@@ -158,7 +158,7 @@ export class Lab {
     if (fault) this.fault(fault);
     this.player.at = 0;
     this.player.most = 0;
-    this.firstStep = /^\d+$/.test(entries.step ?? "") ? Number(entries.step) : null;
+    this.firstStep = /^\d+$/.test(entries.step ?? "") ? Number(entries.step) : 1;
   }
 
   /** Offer the examples of the first lane's model. */
@@ -249,7 +249,7 @@ export class Lab {
       ...Object.fromEntries(settings.filter(([name, value]) => value !== DEFAULTS[name])),
       keep: refresh.checked ? "" : "1",
       off: off.checked ? "1" : "",
-      step: this.player.at < this.player.most ? String(this.player.at) : "",
+      step: this.player.at === 1 ? "" : String(this.player.at),
     });
   }
 

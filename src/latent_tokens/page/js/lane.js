@@ -14,7 +14,7 @@ import {
   settingWords,
   signOf,
   stepWords,
-  verdictWords,
+  verdictAt,
 } from "./moment.js";
 
 /** @typedef {import("./moment.js").Recorded} Recorded */
@@ -187,9 +187,10 @@ export class Lane {
     this.board.draw(geometry, cells);
     const mistake = firstMistake(trace, solution);
     write($(".setting", root), settingWords(trace.start));
-    write($(".verdict", root), verdictWords(trace, mistake));
-    write($(".cost", root), costWords(trace));
-    $(".verdict", root).dataset.right = trace.start.kind === "text" ? "" : String(trace.end.right);
+    const { words: verdict, isRight } = verdictAt(trace, step, mistake);
+    write($(".verdict", root), verdict);
+    $(".verdict", root).dataset.right = String(isRight ?? "");
+    write($(".cost", root), costWords(trace, step));
     write($(".story", root), stepWords(trace, step));
     const beliefs = chosen < 0 ? null : beliefsAt(trace, step, chosen);
     drawBars($(".bars", root), beliefs ?? [], (token) => signOf(trace.start, token));

@@ -111,20 +111,33 @@ export function settingWords({ model, settings }) {
 }
 
 /**
- * Return the verdict of a decode.
+ * Return the verdict of a decode after some steps, and whether it is right, null if that is not known yet.
  *
  * @param {Recorded} trace
+ * @param {number} at
  * @param {number | null} mistake the first wrong step
+ * @returns {{ words: string, isRight: boolean | null }}
  */
-export function verdictWords({ start, end }, mistake) {
-  if (start.kind === "text") return "Decoded";
-  if (end.right) return "\u2713 Solved";
-  return `\u2715 Wrong${mistake === null ? "" : `, first in step ${mistake}`}`;
+export function verdictAt({ start, frames, end }, at, mistake) {
+  const isAtEnd = at === frames.length;
+  if (start.kind === "text") return { words: isAtEnd ? "Decoded" : "Decoding", isRight: null };
+  if (mistake !== null && mistake <= at) {
+    return { words: `\u2715 Wrong, first in step ${mistake}`, isRight: false };
+  }
+  if (!isAtEnd) return { words: "Decoding", isRight: null };
+  return { words: end.right ? "\u2713 Solved" : "\u2715 Wrong", isRight: end.right };
 }
 
-/** @param {Recorded} trace */
-export function costWords({ start, end }) {
-  return `${number(end.processed)} tokens processed, ${times(end.processed / start.all_processed)} of all.`;
+/**
+ * Return the cost of the first steps.
+ *
+ * @param {Recorded} trace
+ * @param {number} at
+ */
+export function costWords({ frames }, at) {
+  const { processed, all_processed } = frames[at - 1] ?? { processed: 0, all_processed: 1 };
+  const words = at < frames.length ? "tokens processed so far" : "tokens processed";
+  return `${number(processed)} ${words}, ${times(processed / all_processed)} of all.`;
 }
 
 /**

@@ -35,6 +35,7 @@ function startPage() {
   document.body.classList.toggle("live-lab", traces.length === 0);
   const engine = new Engine(entries.map(({ name }) => name));
   const lab = new Lab(entries, engine, traces);
+  $("#lab").hidden = false;
   write($("#caption"), caption);
   write($("#reason"), reason);
   for (const scene of document.querySelectorAll(".scene")) {
@@ -48,7 +49,8 @@ function startPage() {
   if (record) {
     new SceneOne(record, engine);
     new SceneHundred(record, engine, (puzzle, [a, b]) => {
-      const entries = { puzzle, model: joinNames([record.model]), n: `${a},${b}`, k: "1", order: "uniform" };
+      const settings = { n: `${a},${b}`, k: "1", order: "uniform", step: "36" }; // the last step
+      const entries = { puzzle, model: joinNames([record.model]), ...settings };
       const address = writeAddress(entries);
       if (location.hash === address) openAddress();
       else location.hash = address;

@@ -13,6 +13,7 @@ export function startTheme() {
     $("#theme").setAttribute("aria-pressed", String(theme === "dark"));
   };
   dress(current());
+  $("#theme").hidden = false;
   isDark.addEventListener("change", () => dress(current()));
   $("#theme").addEventListener("click", () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";

@@ -1,4 +1,4 @@
-"""Tables fit a terminal and are complete in a pipe."""
+"""Tables fit a terminal and are complete in a pipe, bars end at their end."""
 
 import io
 import re
@@ -6,6 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
+from latent_tokens import progress
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.commands import results, shared
 from latent_tokens.evaluation.report import table
@@ -79,3 +80,14 @@ def test_empty_columns_leave_first():
     sheet = Sheet({"run": ["", ""], "k": ["1", "8"], "passes": ["36.0", "9.0"]}, optional=("passes",))
     assert sheet.fitting(12) == ["k", "passes"]
     assert sheet.fitting(8) == ["k"]
+
+
+def test_a_bar_ends_at_its_end(monkeypatch):
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    monkeypatch.setattr(progress, "CONSOLE", console)
+    with progress.counting("making 20 problems", 20):
+        pass
+    with progress.progress("generating", 66) as advance:
+        advance(58, "")
+    assert "20/20" in console.file.getvalue()
+    assert "58/58" in console.file.getvalue()

@@ -1,4 +1,4 @@
-"""Tables fit a terminal and are complete in a pipe, bars end at their end."""
+"""Tables fit a terminal and are complete in a pipe, bars end at their end, and training with its result."""
 
 import io
 import re
@@ -6,9 +6,12 @@ import re
 import pytest
 from rich.console import Console
 
-from latent_tokens import progress
+from helpers.runs import tiny_run
+from latent_tokens import fit, progress
 from latent_tokens.checkpoints.files import BUNDLED
+from latent_tokens.cli import main
 from latent_tokens.commands import results, shared
+from latent_tokens.commands.train import ending
 from latent_tokens.evaluation.report import table
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.tables import Sheet, blocks
@@ -91,3 +94,17 @@ def test_a_bar_ends_at_its_end(monkeypatch):
         advance(58, "")
     assert "20/20" in console.file.getvalue()
     assert "58/58" in console.file.getvalue()
+
+
+def test_training_ends_with_its_loss_and_the_next_command(tmp_path, capsys):
+    config = tiny_run(tmp_path / "a run", steps=2)
+    fit(config)
+    first, command = ending(config, 65.2).splitlines()
+    assert first.startswith("validation loss ")
+    assert first.endswith(" at step 2, 1 min 5 s. Next:")
+    assert command == f"  latent-tokens evaluate '{tmp_path / 'a run'}'"
+    arguments = (
+        f"train sudoku-4 scdm --size pico --steps 2 --num-train 50 --num-validation 16 --out {tmp_path / 'b'}"
+    )
+    assert main(arguments.split()) == 0
+    assert f"Next:\n  latent-tokens evaluate {tmp_path / 'b'}\n" in capsys.readouterr().err

@@ -96,6 +96,18 @@ def test_a_bar_ends_at_its_end(monkeypatch):
     assert "58/58" in console.file.getvalue()
 
 
+def test_solve_marks_the_given_digits_in_a_terminal(monkeypatch):
+    monkeypatch.setattr("sys.stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    puzzle = ".....1.1.5..45.162..23....1.2.6.541."
+    assert main(["solve", puzzle]) == 0
+    text = shared.sys.stdout.getvalue()
+    givens = [part.partition("\x1b")[0] for part in text.split("\x1b[1m")[1:]]
+    assert "".join(givens).replace("given  ", "") == puzzle.replace(".", "")
+
+
 def test_training_ends_with_its_loss_and_the_next_command(tmp_path, capsys):
     config = tiny_run(tmp_path / "a run", steps=2)
     fit(config)

@@ -188,7 +188,7 @@ def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     command = ["evaluate", str(small.directory), "--latents", "0", "all", "--num-samples", "8"]
     assert main([*command, "--out", str(tmp_path / "rows")]) == 0
     tables = str(results), capsys.readouterr().out
-    by_python, by_command = ([line.split("│")[:8] for line in text.splitlines()[3:]] for text in tables)
+    by_python, by_command = ([line.split()[:-1] for line in text.splitlines()[1:]] for text in tables)
     assert by_python == by_command
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from rich.console import Console
 from torch import nn
 
 from latent_tokens.checkpoints.files import find
@@ -61,9 +59,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-TABLE_WIDTH = 110  # columns of a printed table
-
-
 @dataclass(frozen=True)
 class Samples:
     """The samples that `Model.generate` returns: N of L positions.
@@ -97,9 +92,7 @@ class ResultTable:
     title: str
 
     def __str__(self) -> str:
-        text = io.StringIO()
-        Console(file=text, width=TABLE_WIDTH).print(table(self.rows, self.title))
-        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+        return str(table(self.rows, self.title))
 
     def to_pandas(self) -> DataFrame:
         """Return the rows as a DataFrame.

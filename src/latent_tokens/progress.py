@@ -25,7 +25,7 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
     """Yield advance(steps, figures), which moves a progress bar.
 
     Without a terminal there is no bar. The figures are printed at each tenth of the total, if there
-    is one.
+    is one. When its block ends without an error, the bar is complete.
 
     Example:
         with progress("scdm on sudoku-6", total=100) as advance:
@@ -54,6 +54,8 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Adv
                 CONSOLE.print(f"{description}: {completed}/{total} {figures}".rstrip())
 
         yield advance
+        # It ends at its end, also if fewer steps were there to take, or none was reported.
+        bar.update(line, total=completed or total, completed=completed or total)
 
 
 @contextmanager

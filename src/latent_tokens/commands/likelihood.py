@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from latent_tokens.commands.shared import ManyLatents, OwnMethod, RunName
+from latent_tokens.commands.shared import ManyLatents, OwnMethod, RunName, print_table
 from latent_tokens.configs import EvalConfig, PolicyName
+
+if TYPE_CHECKING:
+    from latent_tokens.tables import Sheet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +58,12 @@ class Likelihood(OwnMethod):
 
 
 def run_likelihood(command: Likelihood) -> int:
-    """Run `latent-tokens likelihood`. Print one line per number of latent tokens."""
+    """Run `latent-tokens likelihood`. Print a table with one line per number of latent tokens."""
     from latent_tokens.checkpoints.files import find
     from latent_tokens.checkpoints.learned import learned_text
     from latent_tokens.data.corpus import file_text
     from latent_tokens.devices import fastest_device
     from latent_tokens.evaluation.likelihood import likelihoods, sequences_of
-    from latent_tokens.evaluation.rows import labeled
     from latent_tokens.hf.directory import open_models
 
     folder = find(command.run)
@@ -74,20 +77,35 @@ def run_likelihood(command: Likelihood) -> int:
     config = EvalConfig(**{name: getattr(command, name) for name in names})
 
     def on_row(row: dict[str, Any]) -> None:
-        name = f"{row['method']} n={labeled(row['latents'], 'off_distribution' in row)}"
-        name = f"{name} {row.get('latent_policy', '')}".strip()
-        print(json.dumps(row) if command.json else f"{name}: {in_words(row)}", flush=True)
+        if command.json:
+            print(json.dumps(row), flush=True)
 
-    likelihoods(net, task, examples, config, orders=command.orders, on_row=on_row)
+    rows = likelihoods(net, task, examples, config, orders=command.orders, on_row=on_row)
+    if not command.json:
+        print_table(table(rows))
     return 0
 
 
-def in_words(row: dict[str, Any]) -> str:
-    """Return a row in words."""
-    words = f"{row['nats_per_token']:.4f} nats per token"
-    if row["standard_error"] is not None:
-        words += f" (standard error {row['standard_error']:.4f} over {len(row['nats'])} orders)"
-    words += f", perplexity {row['perplexity']:.2f}"
-    if row["ci95"] is not None:
-        words += " ({:.2f} - {:.2f} over sequences)".format(*row["ci95"])
-    return f"{words}, {row['bits_per_byte']:.3f} bits per byte, {row['tokens']:,} tokens"
+def table(rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Return the table of likelihoods. A column is left out if no row has its value."""
+    from latent_tokens.evaluation.rows import bounds_of, labeled
+    from latent_tokens.tables import Sheet
+
+    def spread(row: Mapping[str, Any]) -> str:
+        error = row["standard_error"]
+        return "" if error is None else f"{error:.4f} ({len(row['nats'])} orders)"
+
+    columns = {
+        "method": [row["method"] for row in rows],
+        "n": [labeled(row["latents"], "off_distribution" in row) for row in rows],
+        "policy": [row.get("latent_policy", "") for row in rows],
+        "nats per token": [f"{row['nats_per_token']:.4f}" for row in rows],
+        "standard error": [spread(row) for row in rows],
+        "perplexity": [f"{row['perplexity']:.2f}" for row in rows],
+        "95% interval": [bounds_of(row["ci95"], 2) for row in rows],
+        "bits per byte": [f"{row['bits_per_byte']:.3f}" for row in rows],
+        "tokens": [f"{row['tokens']:,}" for row in rows],
+    }
+    columns = {name: cells for name, cells in columns.items() if any(cells)}
+    optional = ("tokens", "standard error", "bits per byte")
+    return Sheet(columns, optional=optional, texts=("method", "policy"))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from latent_tokens.commands.shared import Command, EvaluatorName, keep_freed_memory
+from latent_tokens.commands.shared import (
+    Command,
+    EvaluatorName,
+    keep_freed_memory,
+    print_markdown,
+    print_table,
+)
 from latent_tokens.configs import ExperimentName, ReproduceConfig
 from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import write_atomic
@@ -20,8 +25,12 @@ if TYPE_CHECKING:
 PROTOCOL = "protocol"  # the last heading, if a measurement followed one
 RESULT_HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
             "95% interval", "samples", "tokens", PROTOCOL)  # fmt: skip
-# Aligned at the right
-NUMBERS = {"seed", "steps", "k", "n", "value", "95% interval", "samples", "tokens"}
+TEXTS = ("run", "task", "method", "size", "order", "metric", PROTOCOL)
+OPTIONAL = ("samples", "steps", "size", "tokens", PROTOCOL, "task", "seed", "metric")
+"""The columns that a narrow terminal leaves out, the first one first."""
+OPTIONAL_OF_PAPER = ("relative cost, paper's formula", "each seed", "kind", "samples", "chance", "strict %",
+                     "metric", "relative cost")  # fmt: skip
+"""Likewise those of the paper's tables."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,7 @@ class Results:
 def run_results(command: Results) -> int:
     """Run `latent-tokens results`. Print a table, or write a CSV file and print its path."""
     from latent_tokens.evaluation.report import as_csv, measurements, result_files
+    from latent_tokens.tables import Sheet
 
     if command.compare is not None:
         print_comparison(*command.compare)
@@ -63,10 +73,10 @@ def run_results(command: Results) -> int:
         write_atomic({command.csv: as_csv(rows).encode()})
         print(command.csv)
         return 0
-    lines = [RESULT_HEADINGS, *map(cells, rows)]
-    if not any(row.get(PROTOCOL) for row in rows):
-        lines = [line[:-1] for line in lines]
-    print(aligned(lines))
+    columns = dict(zip(RESULT_HEADINGS, zip(*map(cells, rows), strict=True), strict=True))
+    if not any(columns[PROTOCOL]):
+        del columns[PROTOCOL]
+    print_table(Sheet(columns, optional=OPTIONAL, texts=TEXTS))
     return 0
 
 
@@ -74,23 +84,23 @@ def print_comparison(first: str, second: str) -> None:
     """Print the differences of two sets of runs, one line per setting of decoding."""
     from latent_tokens.evaluation.compare import common_settings
     from latent_tokens.evaluation.report import found_files, latest_rows
+    from latent_tokens.tables import Sheet
 
     sides = (
         [row for file in found_files([run]) for row in latest_rows(file)] for run in (first, second)
     )
-    lines: list[tuple[str, ...]] = [
-        ("A", "B", "seeds", "A - B", "95% interval", "p", "only A", "only B")
-    ]
+    lines: list[tuple[str, ...]] = []
     for found in common_settings(*sides):
         low, high = found.interval
-        test: tuple[str, ...] = ("", "", "")
+        test = ("", "", "")
         if found.p_value is not None:
-            test = (f"{found.p_value:.2g}", *map(str, found.only_one))
+            test = (f"{found.p_value:.2g}", str(found.only_one[0]), str(found.only_one[1]))
         seeds = " ".join(map(str, found.seeds))
-        lines.append(
-            (*found.settings, seeds, f"{found.difference:+.1f}", f"{low:+.1f} - {high:+.1f}", *test)
-        )
-    print(aligned(lines))
+        values = (f"{found.difference:+.1f}", f"{low:+.1f} - {high:+.1f}")
+        lines.append((*found.settings, seeds, *values, *test))
+    heads = ("A", "B", "seeds", "A - B", "95% interval", "p", "only A", "only B")
+    columns = dict(zip(heads, map(list, zip(*lines, strict=True)), strict=True))
+    print_table(Sheet(columns, optional=("only A", "only B", "seeds"), texts=("A", "B")))
 
 
 def cells(row: Measurement) -> tuple[str, ...]:
@@ -116,16 +126,6 @@ def cells(row: Measurement) -> tuple[str, ...]:
     )
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Return lines of cells as text with aligned columns. The first line are the headings."""
-    columns = []
-    for column in zip(*lines, strict=True):
-        side = ">" if column[0] in NUMBERS else "<"
-        width = max(map(len, column))
-        columns.append([f"{cell:{side}{width}}" for cell in column])
-    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Command, ReproduceConfig):
     """Reproduce a table or figure of the paper.
@@ -146,5 +146,5 @@ def run_reproduce(command: Reproduce) -> int:
     from latent_tokens.paper.reproduce import reproduce
 
     keep_freed_memory()
-    print(reproduce(command.config(ReproduceConfig)), end="")
+    print_markdown(reproduce(command.config(ReproduceConfig)), OPTIONAL_OF_PAPER)
     return 0

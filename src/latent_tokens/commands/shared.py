@@ -15,13 +15,11 @@ from tyro.conf import arg
 from latent_tokens.configs import NumLatents
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from latent_tokens.network.transformer import Transformer
+    from latent_tokens.tables import Sheet
     from latent_tokens.tasks import Solvable, Text
 
 T = TypeVar("T")
-WIDTH = 132  # of a table that is not printed in a terminal
 RunName = Annotated[str, arg(metavar="RUN")]
 RunNames = Annotated[tuple[str, ...], arg(metavar="RUN [RUN ...]")]
 ManyLatents = Annotated[tuple[NumLatents, ...] | None, arg(metavar="N|all [N|all ...]")]
@@ -108,11 +106,31 @@ def latents_in_words(
     return f"{latents} latent token{'' if latents == 1 else 's'} per step, fewer in the last steps"
 
 
-def print_table(table: Table) -> None:
-    """Print a table. In a file or a pipe no line is cut."""
+def print_table(sheet: Sheet) -> None:
+    """Print a table: fitted to a terminal, else complete."""
     from rich.console import Console
 
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+    if sys.stdout.isatty():
+        sheet.print_to(Console())
+    else:
+        print(sheet)
+
+
+def print_markdown(text: str, optional: tuple[str, ...]) -> None:
+    """Print text with Markdown tables: fitted to a terminal, else as it is. `optional` is that of `Sheet`."""
+    from rich.console import Console
+
+    from latent_tokens.tables import Sheet, blocks
+
+    if not sys.stdout.isatty():
+        print(text, end="")
+        return
+    console = Console(highlight=False, markup=False)
+    for block in blocks(text.splitlines(), optional):
+        if isinstance(block, Sheet):
+            block.print_to(console)
+        else:
+            console.print(block)
 
 
 def check_outputs(outputs: Mapping[str, Path | None], replace: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +64,30 @@ def run_solve(command: Solve) -> int:
         shown_candidates(net.method, decoding),
         is_off_distribution(net.method, decoding.latents),
     )
-    print(task.decode(attempt.tokens[: problem.lengths[0]]), verdict, cost, num_latents, sep="\n")
+    print_answer(task, problem, task.decode(attempt.tokens[: problem.lengths[0]]))
+    print(verdict, cost, num_latents, sep="\n")
     return 1 if attempt.wrong else 0
+
+
+def print_answer(task: Solvable, problem: Examples, text: str) -> None:
+    """Print an answer. In a terminal the given digits of a board are bold, the decoded ones green."""
+    from rich.console import Console
+    from rich.text import Text as Styled
+
+    from latent_tokens.tasks import Sudoku
+    from latent_tokens.trace.terminal import TERMINAL_STYLES
+
+    if not isinstance(task, Sudoku) or not sys.stdout.isatty():
+        print(text)
+        return
+    (known,) = task.boards(problem.known)
+    styled = Styled(text)
+    for cell, match in enumerate(re.finditer(r"\d+|\.", text)):
+        styled.stylize(TERMINAL_STYLES["known" if known[cell] else "decoded"], *match.span())
+    styled.append("\n\n")
+    for kind, style in (("given", "known"), ("decoded", "decoded")):
+        styled.append(f"{kind}  ", TERMINAL_STYLES[style])
+    Console(highlight=False).print(styled)
 
 
 def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solvable, Examples]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import time
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
@@ -58,10 +61,31 @@ def run_train(command: Train, observe: Observer | None = None) -> int:
             line = f"{config.folder}: finished at step {config.steps}"
             CONSOLE.print(line, highlight=False, soft_wrap=True)
         else:
+            start_time = time.perf_counter()
             fit(config, observe=observe)
+            if processes.is_main():
+                CONSOLE.print(ending(config, time.perf_counter() - start_time))
         if processes.is_main():
             print(config.folder, flush=True)
     return 0
+
+
+def ending(config: TrainConfig, seconds: float) -> str:
+    """Return the validation loss of the kept weights, the time, and the next command."""
+    metrics = map(json.loads, (config.folder / "metrics.jsonl").read_text().splitlines())
+    losses = {row["validation_loss"]: row["step"] for row in metrics if "validation_loss" in row}
+    best = min(losses)
+    minutes, rest = divmod(round(seconds), 60)
+    duration = f"{minutes:,} min {rest} s" if minutes else f"{seconds:.1f} s"
+    own = {"task": config.task, "method": config.method}
+    options = {name: value for name, value in own.items() if ":" in value}
+    if config.data is not None:
+        options["data"] = str(config.data)
+    words = [f" --{name} {shlex.quote(value)}" for name, value in options.items()]
+    return (
+        f"validation loss {best:.4f} at step {losses[best]:,}, {duration}. Next:\n"
+        f"  latent-tokens evaluate {shlex.quote(str(config.folder))}{''.join(words)}"
+    )
 
 
 def configs_of(command: Train) -> list[TrainConfig]:

@@ -9,11 +9,9 @@ import json
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from rich.markup import escape
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from latent_tokens.checks import did_you_mean, is_number
 from latent_tokens.evaluation.rows import (
@@ -31,6 +29,7 @@ from latent_tokens.evaluation.rows import (
 )
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.storage import kind_of, read_description
+from latent_tokens.tables import Sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +47,11 @@ ORDER_NAMES = {
 }
 
 
-def table(rows: Sequence[Row], title: str) -> Table:
+OPTIONAL = ("samples/s", "passes", "entropy", "per step", "tokens")
+"""The columns of a table of results that a narrow terminal leaves out, the first one first."""
+
+
+def table(rows: Sequence[Row], title: str) -> Sheet:
     """Return a table of results, one line per row: metric, 95% interval, tokens, forward passes.
 
     A column is left out if no row has its setting, or a row lacks its measurement.
@@ -74,14 +77,12 @@ def table(rows: Sequence[Row], title: str) -> Table:
         "samples/s": [speed_in_words(float(cell)) for cell in numbers("samples_per_second", "{}")],
     }
     columns = {name: cells for name, cells in columns.items() if cells}
-    sheet = Table(title=escape(title), title_justify="left")
-    for name in columns:
-        justify: Literal["left", "right"] = "left" if name in ("method", "order") else "right"
-        sheet.add_column(name, justify=justify, no_wrap=True)
-    for i, cells in enumerate(zip(*columns.values(), strict=True)):
-        is_last = i + 1 == len(rows) or setting(rows[i + 1]) != setting(rows[i])
-        sheet.add_row(*cells, end_section=is_last)
-    return sheet
+    ends = [
+        number
+        for number, (row, after) in enumerate(pairwise(rows))
+        if setting(row) != setting(after)
+    ]
+    return Sheet(columns, title, OPTIONAL, ("method", "order"), ends)
 
 
 def decoding_in_words(row: Mapping[str, Any]) -> str:

@@ -16,7 +16,6 @@ from latent_tokens import processes
 from latent_tokens.checks import changed, check_settings
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.core.objective import TrainingBatch
 from latent_tokens.devices import limit_threads
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
@@ -26,13 +25,12 @@ from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.data import num_train_of
 from latent_tokens.training.network import trainable_parameters
-from latent_tokens.training.run import Preempted, Run, diverged, interruptible, locked
+from latent_tokens.training.run import Preempted, Run, interruptible, locked
 from latent_tokens.training.setup import read_started, resume_config, setup
 from latent_tokens.training.step import (
     NotFinite,
-    StepTaken,
     learning_rate,
-    train_step,
+    take_step,
     training_batches,
     validation_loss,
 )
@@ -55,7 +53,6 @@ def is_finished(config: TrainConfig) -> bool:
 
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
-MAX_SKIPPED = 10  # steps in a row
 Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "saving", "saved"]
 Observer = Callable[[Stage, int], None]
 
@@ -202,32 +199,6 @@ def train_steps(run: Run, observe: Observer) -> None:
             if num_signals and not is_last:
                 progress_made = f"stopped at step {state.step} of {config.steps}"
                 raise Preempted(f"{progress_made}, saved in {config.folder}", signals)
-
-
-def take_step(run: Run, batch: TrainingBatch) -> StepTaken | NotFinite:
-    """Take one optimizer step, or return why it is skipped.
-
-    Raise ValueError, after a checkpoint of the step before, if it is neither finite nor skipped.
-    """
-    state = run.state
-    try:
-        taken = train_step(
-            run.model, run.method_at(state.step), run.optimizer, batch, run.config, state.step,
-            run.accelerator, run.stretches,
-        )  # fmt: skip
-    except NotFinite as error:
-        run.num_skipped += 1
-        if run.config.on_nan == "stop" or run.num_skipped == MAX_SKIPPED:
-            run.save()
-            raise diverged(str(error), state.step) from None
-        state.step += 1
-        run.log({"skipped": str(error)})
-        return error
-    run.num_skipped = 0
-    run.ema.update_parameters(run.net)
-    state.step += 1
-    state.recent.append(taken.loss)
-    return taken
 
 
 def log_losses(run: Run, grad_norm: float, speed: float) -> None:

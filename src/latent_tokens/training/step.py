@@ -27,9 +27,10 @@ from latent_tokens.data.loading import as_tensors
 from latent_tokens.network.memory import bucket_by_length, training_rows
 from latent_tokens.tasks import Examples
 from latent_tokens.training.config import TrainConfig
-from latent_tokens.training.run import Run, Stretch
+from latent_tokens.training.run import Run, Stretch, diverged
 from latent_tokens.training.sharding import full_tensor, no_sync, unsharded
 
+MAX_SKIPPED = 10  # steps in a row
 VALIDATION = 1 << 40  # the "step" whose random draws validation uses
 
 
@@ -131,6 +132,32 @@ class StepTaken(NamedTuple):
 
 class NotFinite(ArithmeticError):
     """A loss or a gradient is infinite or NaN."""
+
+
+def take_step(run: Run, batch: TrainingBatch) -> StepTaken | NotFinite:
+    """Take one optimizer step, or return why it is skipped.
+
+    Raise ValueError, after a checkpoint of the step before, if it is neither finite nor skipped.
+    """
+    state = run.state
+    try:
+        taken = train_step(
+            run.model, run.method_at(state.step), run.optimizer, batch, run.config, state.step,
+            run.accelerator, run.stretches,
+        )  # fmt: skip
+    except NotFinite as error:
+        run.num_skipped += 1
+        if run.config.on_nan == "stop" or run.num_skipped == MAX_SKIPPED:
+            run.save()
+            raise diverged(str(error), state.step) from None
+        state.step += 1
+        run.log({"skipped": str(error)})
+        return error
+    run.num_skipped = 0
+    run.ema.update_parameters(run.net)
+    state.step += 1
+    state.recent.append(taken.loss)
+    return taken
 
 
 def train_step(

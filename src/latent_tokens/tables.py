@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-GAP = 2  # characters between two columns
+COLUMN_GAP = 2  # characters between two columns
 SEPARATOR = "; "  # of the entries of a cell that is a list
 
 
@@ -60,7 +60,10 @@ class Sheet:
         names = list(self.columns)
         empty = [name for name in names if not any(self.columns[name])]
         for name in (*empty, *self.optional):
-            if sum(map(self.width_of, names)) + GAP * (len(names) - 1) > width and name in names:
+            if (
+                sum(map(self.width_of, names)) + COLUMN_GAP * (len(names) - 1) > width
+                and name in names
+            ):
                 names.remove(name)
         return names
 
@@ -69,7 +72,7 @@ class Sheet:
         from rich.table import Table
 
         names = self.fitting(console.width)
-        is_wide = sum(map(self.width_of, names)) + GAP * (len(names) - 1) > console.width
+        is_wide = sum(map(self.width_of, names)) + COLUMN_GAP * (len(names) - 1) > console.width
         ornaments = {"show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
         drawn = Table(box=box.SIMPLE_HEAD, **ornaments)  # type: ignore[arg-type]
         for name in names:

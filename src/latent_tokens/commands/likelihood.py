@@ -82,11 +82,11 @@ def run_likelihood(command: Likelihood) -> int:
 
     rows = likelihoods(net, task, examples, config, orders=command.orders, on_row=on_row)
     if not command.json:
-        print_table(table(rows))
+        print_table(likelihood_table(rows))
     return 0
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> Sheet:
+def likelihood_table(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     """Return the table of likelihoods. A column is left out if no row has its value."""
     from latent_tokens.evaluation.rows import bounds_of, labeled
     from latent_tokens.tables import Sheet

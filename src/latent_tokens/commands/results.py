@@ -26,7 +26,7 @@ PROTOCOL = "protocol"  # the last heading, if a measurement followed one
 RESULT_HEADINGS = ("run", "task", "method", "size", "seed", "steps", "order", "k", "n", "metric", "value",
             "95% interval", "samples", "tokens", PROTOCOL)  # fmt: skip
 TEXTS = ("run", "task", "method", "size", "order", "metric", PROTOCOL)
-OPTIONAL = ("samples", "steps", "size", "tokens", PROTOCOL, "task", "seed", "metric")
+OPTIONAL_OF_RESULTS = ("samples", "steps", "size", "tokens", PROTOCOL, "task", "seed", "metric")
 """The columns that a narrow terminal leaves out, the first one first."""
 OPTIONAL_OF_PAPER = ("relative cost, paper's formula", "each seed", "kind", "samples", "chance", "strict %",
                      "metric", "relative cost")  # fmt: skip
@@ -76,7 +76,7 @@ def run_results(command: Results) -> int:
     columns = dict(zip(RESULT_HEADINGS, zip(*map(cells, rows), strict=True), strict=True))
     if not any(columns[PROTOCOL]):
         del columns[PROTOCOL]
-    print_table(Sheet(columns, optional=OPTIONAL, texts=TEXTS))
+    print_table(Sheet(columns, optional=OPTIONAL_OF_RESULTS, texts=TEXTS))
     return 0
 
 

@@ -47,7 +47,7 @@ ORDER_NAMES = {
 }
 
 
-OPTIONAL = ("samples/s", "passes", "entropy", "per step", "tokens")
+OPTIONAL_MEASUREMENTS = ("samples/s", "passes", "entropy", "per step", "tokens")
 """The columns of a table of results that a narrow terminal leaves out, the first one first."""
 
 
@@ -82,7 +82,7 @@ def table(rows: Sequence[Row], title: str) -> Sheet:
         for number, (row, after) in enumerate(pairwise(rows))
         if setting(row) != setting(after)
     ]
-    return Sheet(columns, title, OPTIONAL, ("method", "order"), ends)
+    return Sheet(columns, title, OPTIONAL_MEASUREMENTS, ("method", "order"), ends)
 
 
 def decoding_in_words(row: Mapping[str, Any]) -> str:

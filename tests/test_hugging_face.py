@@ -257,7 +257,6 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
 def test_a_generation_config_sets_what_generate_does(model_of, tmp_path):
     model, ids = model_of("scdm"), boards(3)
     config = GenerationConfig(latents=3, candidates=2, temperature=0.5, do_sample=True, eos_token_id=1)
@@ -281,6 +280,7 @@ def test_a_generation_config_sets_what_generate_does(model_of, tmp_path):
         model.generate(ids, GenerationConfig(num_beams=2))
 
 
+@pytest.mark.parametrize("name", SETTINGS)
 def test_generate_gives_our_samples(model_of, name):
     model, (settings, decoding) = model_of(name), SETTINGS[name]
     ids = boards(3)

@@ -87,14 +87,14 @@ def is_supported(requirement: Requirement) -> Finding:
     return Finding(name, "ok", found)
 
 
-def announce(text: str) -> None:
+def tell(text: str) -> None:
     """Print what is being done, so that a slow check is not silent."""
     print(f"{text} ...", file=sys.stderr, flush=True)
 
 
 def self_test() -> Iterator[Finding]:
     """Yield the device and its precision, whether optimized = reference, and each bundled model."""
-    announce("importing PyTorch")
+    tell("importing PyTorch")
     import torch
 
     from latent_tokens.checkpoints.files import bundled_names
@@ -115,7 +115,7 @@ def self_test() -> Iterator[Finding]:
     yield Finding("precision", "ok", reason)
     names = bundled_names()
     for number, name in enumerate(names, start=1):
-        announce(f"decoding with {name}, {number} of {len(names)}")
+        tell(f"decoding with {name}, {number} of {len(names)}")
         try:
             # Loading compares its logits with those it was saved with, on the CPU.
             net = from_pretrained(name).to(device)

@@ -86,8 +86,10 @@ class LeastConfident:
         return least & (step.number % self.steps == 0)[:, None]
 
 
-def short_form_of_remask(rule: Remask) -> dict[str, float | int | str]:
+def short_form_of_remask(rule: Remask | None) -> dict[str, float | int | str | None]:
     """Return the setting that is short for a rule of remasking, or its name as `remask`."""
+    if rule is None:
+        return {"remask": None}
     if isinstance(rule, BelowBound):
         return {"remask_below": rule.probability}
     if isinstance(rule, LeastConfident):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from latent_tokens.checks import did_you_mean, is_number
 from latent_tokens.evaluation.rows import (
+    IF_SET,
     KEYS,
     NOT_MEASURED,
     Row,
@@ -96,11 +97,7 @@ def variant_in_words(row: Mapping[str, Any]) -> str:
     for name, label in (("temperature", "temperature"), ("top_p", "top-p")):
         if row.get(name, 1) != 1:
             words.append(f"{label} {row[name]:g}")
-    for name in ("remask_below", "remask_every", "remask"):
-        if name in row:
-            words.append(f"{name.replace('_', ' ')} {row[name]}")
-    if "t_max" in row:
-        words.append(f"temperature {row['t_max']:g} to {row['t_min']:g}")
+    words += [f"{name.replace('_', ' ')} {row[name]}" for name in IF_SET[1:] if name in row]
     if row.get("latent_policy", "nearest") != "nearest":
         words.append(f"{row['latent_policy']} latents")
     if not row.get("refresh", True):
@@ -132,11 +129,10 @@ def setting(row: Row) -> tuple[str, str, int | str]:
 
 
 def order_in_words(row: Mapping[str, Any]) -> str:
-    """Return the order of a row as people read it, its noise and drafts."""
+    """Return the order of a row as people read it, with the scale of the noise on its confidence."""
     order = ORDER_NAMES.get(row["order"], row["order"])
-    noise, drafts = row.get("confidence_noise"), row.get("drafts")
-    order = f"{order}, noise {noise:g}" if noise else order
-    return f"{order}, {drafts} drafts" if drafts else order
+    noise = row.get("confidence_noise")
+    return f"{order}, noise {noise:g}" if noise else order
 
 
 def draw_results(

@@ -117,6 +117,18 @@ class Row(TypedDict, total=False):
 KEYS: Final = {"size": "size", "train_seed": "seed", "train_steps": "steps"}
 """Keys of a row, and the settings of `TrainConfig` that they store."""
 
+IF_SET = (
+    "confidence_noise",
+    "t_max",
+    "t_min",
+    "drafts",
+    "remask_below",
+    "remask_every",
+    "remask",
+    "extra_passes",
+)
+"""Keys of settings of a `Decoding` that a row has if they are not the default."""
+
 SHARES = (
     "valid", "exact", "cells", "clues", "rows", "lenient", "strict", "distinct_1", "distinct_2", "distinct_3",
 )  # fmt: skip

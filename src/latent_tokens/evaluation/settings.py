@@ -25,7 +25,7 @@ from latent_tokens.core.method import Method, name_of
 from latent_tokens.core.order import Order, block_of
 from latent_tokens.core.remasking import short_form_of_remask
 from latent_tokens.core.selection import RULES, AtMost, FixedCount, bare_rule, short_form
-from latent_tokens.evaluation.rows import Row, entries, labeled
+from latent_tokens.evaluation.rows import IF_SET, Row, entries, labeled
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import read_description
 from latent_tokens.tasks import Language, Task, Text, Zebra
@@ -303,16 +303,12 @@ def row_settings(
     settings |= cast(Row, short)
     if not short and not isinstance(rule, FixedCount):
         settings["select"] = function_name(rule)
-    if decoding.confidence_noise:
-        settings["confidence_noise"] = decoding.confidence_noise
-    if decoding.t_max is not None and decoding.t_min is not None:
-        settings |= {"t_max": decoding.t_max, "t_min": decoding.t_min}
-    if decoding.drafts:
-        settings["drafts"] = decoding.drafts
-    if decoding.remask is not None:
-        settings |= cast(Row, short_form_of_remask(decoding.remask))
-        if decoding.extra_passes is not None:
-            settings["extra_passes"] = decoding.extra_passes
+    defaults = {field.name: field.default for field in fields(Decoding)}
+    changed_ones = {name: getattr(decoding, name) for name in IF_SET if name in defaults}
+    changed_ones |= short_form_of_remask(decoding.remask)
+    settings |= cast(
+        Row, {name: value for name, value in changed_ones.items() if value != defaults.get(name)}
+    )
     if is_off_distribution(method, decoding.latents):
         settings["off_distribution"] = True
     return settings

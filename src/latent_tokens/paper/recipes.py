@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
@@ -31,12 +31,9 @@ OF_TRAINING = (
 )  # fmt: skip
 """The settings that the weights depend on."""
 
-OF_EVALUATION = (
-    "latents", "candidates", "threshold", "entropy_bound", "factor", "order", "tokens_per_step",
-    "latent_policy", "num_samples", "seed", "batch_size", "temperature", "top_p", "refresh",
-    "precision", "protocol", "off_distribution", "confidence_noise", "drafts", "frechet_bound",
-    "t_max", "t_min", "remask_below", "remask_every", "extra_passes",
-)  # fmt: skip
+OF_EVALUATION = tuple(
+    field.name for field in fields(EvalConfig) if field.name not in ("data", "threads")
+)
 """The settings that a result depends on."""
 
 OF_DATA = (

@@ -36,8 +36,18 @@ html_title = f"latent-tokens {release}"
 html_extra_path = ["front"]  # index.html, which leads to docs/index.html
 
 
+PICTURE = re.compile(
+    r'<picture><source media="[^"]+" srcset="([^"]+)">\n<img src="([^"]+)"([^>]+)></picture>'
+)
+
+
 def with_title(app: Sphinx, page: str, source: list[str]) -> None:
-    """Mark pages outside of the contents, and add a title to tables, which programs write."""
+    """Mark pages outside of the contents, and add a title to tables, which programs write.
+
+    A picture with a dark variant becomes two images, of which the theme shows one.
+    """
+    both = r'<img class="only-light" src="\2"\3><img class="only-dark" src="\1"\3>'
+    source[0] = PICTURE.sub(both, source[0])
     if page.startswith("research/") and not page.endswith("/table"):
         source[0] = f"---\norphan: true\n---\n{source[0]}"
     elif page.startswith(("results/", "research/")):

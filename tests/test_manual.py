@@ -274,7 +274,9 @@ def test_figures_are_written_into_their_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["figures.py", str(tmp_path / "figures")])
     monkeypatch.setattr(figures, "DRAWN", {"cost": figures.DRAWN["cost"]})
     figures.main()
-    expected = {"cost.svg", "latents.png", "latents.svg"}
+    expected = {f"{name}{dark}.svg" for name in ("cost", "latents") for dark in ("", "-dark")} | {
+        "latents.png"
+    }
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import tokenize
 import tomllib
 from io import StringIO
@@ -13,7 +14,12 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "scripts"))
+
+from cli_page import explained  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 project, release, copyright = PROJECT["name"], PROJECT["version"], "the latent-tokens team, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -33,15 +39,33 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"latent-tokens {release}"
+html_static_path = ["static"]
+html_js_files = ["code.js"]
+html_css_files = ["code.css"]
 html_extra_path = ["front"]  # index.html, which leads to docs/index.html
 
 
+PICTURE = re.compile(
+    r'<picture><source media="[^"]+" srcset="([^"]+)">\n<img src="([^"]+)"([^>]+)></picture>'
+)
+
+
 def with_title(app: Sphinx, page: str, source: list[str]) -> None:
-    """Mark pages outside of the contents, and add a title to tables, which programs write."""
+    """Mark pages outside of the contents, and add a title to tables, which programs write, and their figure.
+
+    A picture with a dark variant becomes two images, of which the theme shows one.
+    """
+    both = r'<img class="only-light" src="\2"\3><img class="only-dark" src="\1"\3>'
+    source[0] = PICTURE.sub(both, source[0])
     if page.startswith("research/") and not page.endswith("/table"):
         source[0] = f"---\norphan: true\n---\n{source[0]}"
+    elif page == "docs/cli":
+        source[0] = explained(source[0])
     elif page.startswith(("results/", "research/")):
-        source[0] = f"---\norphan: true\n---\n# {page.rpartition('/')[2]}\n\n{source[0]}"
+        name = page.rpartition("/")[2]
+        has_figure = (ROOT / f"{page}.png").is_file()
+        figure = f'<img src="{name}.png" alt="The figure of this table" width="820">\n\n' * has_figure
+        source[0] = f"---\norphan: true\n---\n# {name}\n\n{figure}{source[0]}"
 
 
 def fields_of(kind: type) -> list[str]:

@@ -58,6 +58,33 @@ def section(name: str) -> str:
     return "\n".join(lines)
 
 
+def explained(text: str) -> str:
+    """Return the page with the meaning of each flag instead of the list of flags, for the built manual."""
+    sections = re.split(r"(?m)^(?=## )", text)
+    for index, part in enumerate(sections[1:], start=1):
+        table = "".join(f"| `{flag}` | {meaning} |\n" for flag, meaning in meanings(part.split()[1]).items())
+        sections[index] = re.sub(
+            r"(?m)^Flags: .*\n", lambda _, rows=table: f"| option | meaning |\n|---|---|\n{rows}", part
+        )
+    return "".join(sections)
+
+
+def meanings(name: str) -> dict[str, str]:
+    """Return the meaning of each flag of a command, with its values and default, from its help."""
+    found: dict[str, str] = {}
+    flag = ""
+    for line in help_of(name).splitlines():
+        head, _, text = line.strip().partition("  ")
+        if re.match(r" {1,4}--?[a-z]", line):
+            flag = head.replace("|", r"\|")
+            found[flag] = text.strip()
+        elif flag and re.match(r" {10,}\S", line):
+            found[flag] = f"{found[flag]} {line.strip()}".strip()
+        elif not line.strip():
+            flag = ""
+    return {flag: text.replace("|", r"\|") for flag, text in found.items() if not flag.startswith("-h")}
+
+
 def help_of(name: str) -> str:
     """Return what `latent-tokens NAME --help` prints, without frames."""
     os.environ["COLUMNS"] = "200"

@@ -28,6 +28,7 @@ from latent_tokens.core.decoding import num_candidates_and_latents
 from latent_tokens.core.layout import next_layout
 from latent_tokens.core.objective import corrupt
 from latent_tokens.demo import draw_bundled_figure
+from latent_tokens.evaluation.report import darken
 from latent_tokens.palette import PAGE
 
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
@@ -42,6 +43,7 @@ COLORS = {
     "left out": PAGE["faint"],
 }
 INK = PAGE["ink"]
+ON_ORANGE = "#1b1b1b"  # on light and dark pages
 
 Data = dict[str, Any]
 
@@ -195,7 +197,7 @@ def draw_cost(data: Data) -> Figure:
     colors = (PAGE["blue"], PAGE["green"], PAGE["orange-line"])
     for (name, curve), color in zip(data["curves"].items(), colors, strict=True):
         axes.plot(data["latents"], curve, color=color, label=name)
-    axes.set(xlabel="number of latent tokens n (board of 81 cells)", ylabel="relative cost")
+    axes.set(xlabel="number of latent tokens n (board of 81 cells)", ylabel="relative cost (1: n = all)")
     axes.set(xlim=(0, 81), ylim=(0, 1.05))
     axes.legend(fontsize=8.5, frameon=False, loc="lower right")
     axes.grid(alpha=0.3)
@@ -205,7 +207,7 @@ def draw_cost(data: Data) -> Figure:
 
 def cell(axes: Axes, row: float, column: float, role: str, text: str = "", ring: bool = False) -> None:
     """Draw one filled square with a number in it."""
-    color = "white" if role in ("clean", "candidate") else INK
+    color = "white" if role in ("clean", "candidate") else ON_ORANGE
     axes.add_patch(
         Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, facecolor=COLORS[role], edgecolor="none")
     )
@@ -268,10 +270,17 @@ def held(svg: Path) -> Data:
 
 
 def save(name: str, data: Data, path: Path) -> None:
-    """Draw a figure from these numbers. An .svg contains them, and has the same bytes each time."""
+    """Draw a figure from these numbers. An .svg contains them, and has the same bytes each time.
+
+    NAME-dark.svg next to it is for dark pages.
+    """
     about = {"Date": None, "Description": json.dumps(data)} if path.suffix == ".svg" else {}
     with mpl.rc_context({"svg.hashsalt": name}):
-        DRAWN[name][1](data).savefig(path, dpi=110, metadata=about)
+        sheet = DRAWN[name][1](data)
+        sheet.savefig(path, dpi=110, metadata=about)
+        if path.suffix == ".svg":
+            darken(sheet)
+            sheet.savefig(path.with_name(f"{path.stem}-dark.svg"), metadata={"Date": None})
 
 
 def main() -> None:

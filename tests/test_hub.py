@@ -245,7 +245,10 @@ def test_release_writes_the_models_their_rows_readme_and_figure(tmp_path, releas
     before, after = (text.splitlines() for text in (readme, (tmp_path / "README.md").read_text()))
     different = [line for line, unchanged in zip(after, before, strict=True) if line != unchanged]
     assert different == ["| `scdm` | 4 | top-prob | 12.3% | 10.0-15.1 | 0.13x |"]
-    paths = [tmp_path / name for name in ("README.md", "docs/latents.png", "docs/latents.svg")]
+    paths = [
+        tmp_path / name
+        for name in ("README.md", "docs/latents.png", "docs/latents.svg", "docs/latents-dark.svg")
+    ]
     assert capsys.readouterr().out.split() == list(map(str, paths))
     assert all(path.is_file() for path in paths)
     with refused("is not a directory"):

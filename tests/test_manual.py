@@ -247,6 +247,18 @@ def test_command_line_page_is_written_from_the_parsers():
     assert (DOCS / "cli.md").read_text() == cli_page.page(), "run python scripts/cli_page.py"
 
 
+def test_built_manual_has_the_meaning_of_every_flag():
+    """The page lists the names, and `make docs` explains them from the help."""
+    page = (DOCS / "cli.md").read_text()
+    explained = cli_page.explained(page)
+    assert "Flags:" not in explained
+    for listed, shown in zip(*(text.split("\n## ")[1:] for text in (page, explained)), strict=True):
+        rows = re.findall(r"^\| `(--.*?)` \| (.*) \|$", shown, re.M)
+        flags = {flag for names, _ in rows for flag in re.findall(r"--[a-z-]+", names)}
+        assert flags == set(re.findall(r"`(--[a-z-]+)`", listed.partition("```")[0]))
+        assert all(len(meaning.split()) >= 2 for _, meaning in rows)
+
+
 @pytest.mark.parametrize("name", figures.DRAWN)
 def test_figure_was_drawn_from_the_numbers_of_the_code(name):
     measured, _ = figures.DRAWN[name]
@@ -274,7 +286,9 @@ def test_figures_are_written_into_their_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["figures.py", str(tmp_path / "figures")])
     monkeypatch.setattr(figures, "DRAWN", {"cost": figures.DRAWN["cost"]})
     figures.main()
-    expected = {"cost.svg", "latents.png", "latents.svg"}
+    expected = {f"{name}{dark}.svg" for name in ("cost", "latents") for dark in ("", "-dark")} | {
+        "latents.png"
+    }
     assert {path.name for path in (tmp_path / "figures").iterdir()} == expected
     assert [path.name for path in tmp_path.iterdir()] == ["figures"]
 

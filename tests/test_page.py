@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from helpers.documentation import ROOT
 from helpers.page import SIX, decoded, model, untrained
 from helpers.runs import tiny_run
 from latent_tokens import Text, fit
@@ -544,3 +545,18 @@ def test_hostile_model_name_is_text_in_a_trace(opened, six, tmp_path, has_model)
     assert sum(f"{HOSTILE.rpartition('/')[2]}, n = " in words for words in settings) == 2
     assert page.evaluate("document.querySelector('#caption').textContent") == HOSTILE
     harmless(page)
+
+
+def test_code_of_the_manual_is_reached_by_keyboard_and_copied(opened, tmp_path):
+    script, style = ((ROOT / "docs" / "static" / f"code.{kind}").read_text() for kind in ("js", "css"))
+    block = "<div class='highlight'><pre>latent-tokens demo\n</pre></div>"
+    head = f"<html lang='en'><title>Code</title><style>{style}</style><script>{script}</script>"
+    page = opened(saved(tmp_path, f"{head}<main><h1>Code</h1>{block}</main></html>"))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "PRE"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    reads(page, "button.copy", "Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "latent-tokens demo\n"
+    sound(page)

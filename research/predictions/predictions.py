@@ -1,6 +1,7 @@
 """Predictions of latent tokens: how often the most probable token is the one decoded there later.
 
 python research/predictions/predictions.py          # print table.md from the stored rows
+python research/predictions/predictions.py --draw-figure  # also draw predictions.png
 python research/predictions/predictions.py RUN      # count them for a model
 """
 
@@ -13,11 +14,14 @@ import tyro
 from numpy.typing import NDArray
 
 import latent_tokens as lt
-from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
+from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown, legend_of, save_sheet, style
+from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.paper.tables import interval_over_seeds
 
-sys.path.append(str(Path(__file__).parents[1]))
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
 
-from tables import Cell, lines_of, report, rows_of, watched
+from tables import Cell, Line, lines_of, report, rows_of, watched  # noqa: E402
 
 STEPS_AHEAD = (1, 4, 16)  # between a prediction and its decoding
 SETTINGS = (
@@ -94,12 +98,67 @@ def shares(rows: Any) -> list[str]:
     return cells
 
 
-def main(run: str | None = None, /) -> None:
-    """Print the table, or measure a model."""
+def curve_of(line: Line) -> NDArray[np.float64]:
+    """Return (steps ahead, percent, bounds of its 95% interval over training seeds) (4, N) of a setting."""
+    by_seed = [
+        {each["steps"]: 100 * each["hit_right"] / each["seen_right"] for each in row["foresight"]}
+        for row in line.rows
+    ]
+    points = []
+    for steps in sorted(set.intersection(*map(set, by_seed))):
+        interval = interval_over_seeds([shares[steps] for shares in by_seed], None)
+        if interval is not None:
+            low, high = max(0, interval.low), min(100, interval.high)
+            points.append((steps, np.mean([shares[steps] for shares in by_seed]), low, high))
+    return np.array(points).T
+
+
+def draw(lines: list[Line]) -> None:
+    """Draw the percent of predictions that are decoded over the steps until then, a panel per order."""
+    from matplotlib.figure import Figure
+
+    sheet = Figure(figsize=(9.6, 4.6), layout="constrained")
+    panels = dict(
+        zip(("uniform", "top_prob", "left_to_right"), sheet.subplots(1, 3, sharey=True), strict=True)
+    )
+    for line in lines:
+        method, order, n, *_ = line.cell
+        steps, means, low, high = curve_of(line)
+        label = method if n is None else f"{method}, n = {n}"
+        look = {"color": METHOD_COLORS[method], "linestyle": "--" if n == 4 else "-"}
+        panels[order].plot(steps, means, **look, linewidth=1.6, label=label)
+        panels[order].fill_between(steps, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    for order, axes in panels.items():
+        y = "predicted as decoded later (%)" if order == "uniform" else ""
+        style(axes, "steps until the token is decoded", y, ORDER_NAMES[order])
+        axes.set(ylim=(0, 100), xlim=(0, None))
+    legend_of(sheet, columns=4)
+    first = [row for line in lines for row in line.rows]
+    samples = sorted({row["num_samples"] for row in first})
+    means = {line.cell.order: curve_of(line)[1][0] for line in lines if line.cell.method == "mdm"}
+    uniform, top_prob = (round(means[order]) for order in ("uniform", "top_prob"))
+    title = f"mdm predicts {uniform}% of the next token in uniform order, {top_prob}% in top-prob order"
+    caption = (
+        "Latent tokens of valid 6x6 boards whose most probable token is the one decoded there later, "
+        f"k = 4 in top-prob order, {samples[0]:,} samples per training seed, "
+        f"{len(lines[0].rows)} training seeds, bands: 95% intervals over training seeds."
+    )
+    save_sheet(sheet, title, caption, HERE / "predictions")
+
+
+def main(run: str | None = None, /, draw_figure: bool = False) -> None:
+    """Print the table, or measure a model.
+
+    Args:
+        run: model to measure.
+        draw_figure: draw predictions.png from the stored rows.
+    """
     if run is not None:
         print(f"% predicted 1, 4 and 16 steps ahead: {shares([measure(run)])}")
         return
     results = rows_of("predictions")
+    if draw_figure:
+        draw(lines_of(results, SETTINGS))
     print(report(results, SETTINGS))
     headings = ("method", "order", "n", *(f"{steps} ahead" for steps in STEPS_AHEAD))
     table = [

@@ -2,6 +2,7 @@
 
 python research/samplers/samplers.py             # print table.md from the rows
 python research/samplers/samplers.py --measure   # measure what rows.jsonl lacks, then draw samplers.png
+python research/samplers/samplers.py --draw      # draw samplers.png from the rows
 """
 
 import sys
@@ -15,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import latent_tokens as lt
-from latent_tokens.evaluation.report import as_markdown, save_sheet
+from latent_tokens.evaluation.report import as_markdown, legend_of, save_sheet, style
 from latent_tokens.evaluation.rows import append_result, read_results
+from latent_tokens.palette import RULE_COLORS
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
@@ -32,7 +34,7 @@ RULES = {
     "entropy bound": [{"entropy_bound": value} for value in (0.03, 0.1, 0.3, 1.0)],
     "factor": [{"factor": value} for value in (0.1, 0.3, 1.0)],
 }
-COLORS = dict(zip(RULES, ("#888888", "#000000", "#0072b2", "#d55e00", "#009e73"), strict=True))
+DRAWN = (0, 3, 8, 10)  # the curves of the figure
 CLOSE = 2.0  # points below one token per step that count as equal
 
 
@@ -154,28 +156,35 @@ def fewest(rows: list[Any]) -> str:
 
 
 def draw(rows: list[Any]) -> None:
-    """Draw accuracy over passes, one panel per curve."""
+    """Draw accuracy over passes, one panel for each of four curves."""
     from matplotlib.figure import Figure
 
-    sheet = Figure(figsize=(15, 5.6), layout="constrained")
-    for axes, curve in zip(sheet.subplots(2, 6).flat, CURVES, strict=True):
-        for rule, color in COLORS.items():
+    sheet = Figure(figsize=(9.6, 7.4), layout="constrained")
+    for axes, index in zip(sheet.subplots(2, 2).flat, DRAWN, strict=True):
+        curve = CURVES[index]
+        for rule, marker in zip(RULES, "osD^v", strict=True):
             found = points(rows, curve, rule).values()
             at = sorted((passes_of(line), line.mean, *(line.interval or ())) for line in found)
             passes, means, lows, highs = np.array(at).T
-            bars = means - lows, highs - means
-            axes.errorbar(passes, means, bars, color=color, marker="o", ms=3, label=rule)
-        axes.set_title(curve.title, fontsize=8)
+            color = RULE_COLORS[rule.removesuffix(", T")]
+            label = rule.replace(", T", ", fixed T")
+            look = {"marker": marker, "markersize": 4, "capsize": 2, "label": label}
+            axes.errorbar(passes, means, (means - lows, highs - means), color=color, **look)
+        is_puzzle = curve.task in ("Zebra", "puzzles 6x6")
+        style(axes, "forward passes per sample", f"{'solved' if is_puzzle else 'valid'} (%)", curve.title)
         axes.set(ylim=(0, 100), xlim=(0, None))
-        axes.set_xlabel("forward passes", fontsize=7)
-        axes.set_ylabel("correct %", fontsize=7)
-        axes.tick_params(labelsize=7)
-    sheet.axes[0].legend(fontsize=6)
-    caption = (
-        "Accuracy (%) over forward passes per sample. T tokens per step (black: by entropy) against rules.\n"
-        "6x6: three training seeds, 300 samples each. 9x9 (100) and Zebra (500): one seed. 95% intervals."
+    legend_of(sheet, columns=5)
+    puzzles, boards = (
+        passes_of(points(rows, CURVES[index], "threshold")[0.99])
+        / passes_of(points(rows, CURVES[index], "top-prob, T")[1])
+        for index in (10, 0)
     )
-    save_sheet(sheet, "How many tokens per step?", caption, HERE / "samplers")
+    title = f"A threshold of 0.99 needs {puzzles:.0%} of the passes on puzzles, {boards:.0%} on boards (mdm)"
+    caption = (
+        "Fixed: T = 1, 2 or 4 tokens per step. 6x6: three training seeds, 300 samples each. "
+        "9x9: one seed, 100 samples. 95% intervals."
+    )
+    save_sheet(sheet, title, caption, HERE / "samplers")
 
 
 def main() -> None:
@@ -185,6 +194,8 @@ def main() -> None:
         draw(read_results(HERE / "rows.jsonl"))
         return
     rows = read_results(HERE / "rows.jsonl")
+    if "--draw" in sys.argv:
+        draw(rows)
     print(table(rows), fewest(rows), sep="\n", end="")
 
 

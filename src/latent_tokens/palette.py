@@ -46,3 +46,38 @@ METHOD_COLORS = {
     "ar-latents": "#117733",
 }
 """The curves of methods, in the order of a legend: Okabe and Ito (2008), and three of Tol's muted colors."""
+
+RULE_COLORS = {
+    "top-prob": "#1d2430",
+    "entropy": "#c51b4b",
+    "threshold": "#8c510a",
+    "entropy bound": "#6a3d9a",
+    "factor": "#8a8a00",
+}
+"""The curves of decoding rules, none of which has the color of a method."""
+
+DARK = {
+    PAGE["ink"]: "#eae7e0",
+    PAGE["soft"]: "#a9b0bc",
+    PAGE["line"]: "#363c47",
+    PAGE["faint"]: "#262b34",
+    PAGE["edge"]: "#8b93a1",
+    PAGE["blue"]: "#86c1f7",
+    PAGE["orange-line"]: "#e09a3c",
+    PAGE["green"]: "#6ad3ac",
+    "#000000": "#eae7e0",
+    "#555555": "#a9b0bc",
+    "#ffffff": "#13161b",
+    STRONG_BLUE: "#58aef0",
+    VERMILION: "#ff8a3d",
+    BLUISH_GREEN: "#2fc79a",
+    GRAY: "#a9b0bc",
+    "#882255": "#d977a8",
+    "#332288": "#a79bf0",
+    "#117733": "#5fc07f",
+    "#c51b4b": "#ff7d9c",
+    "#8c510a": "#d9a05f",
+    "#6a3d9a": "#c09af0",
+    "#8a8a00": "#cfcf4a",
+}
+"""The colors of figures for dark pages. Those that are missing stay."""

@@ -6,6 +6,7 @@ import csv
 import glob
 import io
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -28,7 +29,7 @@ from latent_tokens.evaluation.rows import (
     speed_in_words,
     value_of,
 )
-from latent_tokens.palette import METHOD_COLORS
+from latent_tokens.palette import DARK, METHOD_COLORS
 from latent_tokens.storage import kind_of, read_description
 from latent_tokens.tables import Sheet
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 CHARACTERS_PER_INCH = 17  # of a caption
+CAPTION_LINE = 0.13  # inches
 NO_BREAK = "\N{NO-BREAK SPACE}"
 ORDER_NAMES = {
     "top_prob": "top-prob",
@@ -157,21 +159,28 @@ def draw_results(
         draw_points(axes, curve, marker="o", linestyle=linestyle, label=label)
     for row in curves[0]:
         at = (row["relative_cost"], row["valid"])
-        axes.annotate(f"n = {row['latents']}", at, (6, -13), textcoords="offset points", fontsize=9)
+        axes.annotate(
+            f"n = {row['latents']}",
+            at,
+            (6, -13),
+            textcoords="offset points",
+            fontsize=9,
+            bbox=OVER_GRID,
+        )
     markers = dict(zip((order_in_words(curve[0]) for curve in curves), "Ds^", strict=False))
     for row in references:
         order = order_in_words(row)
         label = f"{row['method'].upper()}, {order}"
         draw_points(axes, [row], marker=markers[order], linestyle="none", label=label)
-    axes.set(
-        xlabel="tokens processed, relative to n = all", ylabel="valid boards (%)", ylim=(0, None)
-    )
+    axes.set_ylim(0, None)
     axes.margins(x=0.1)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3)
-    return save_sheet(sheet, title, caption, stem)
+    style(axes, "tokens processed, relative to n = all", "valid boards (%)")
+    legend_of(sheet, columns=3)
+    return save_sheet(sheet, title, caption, stem, dark=True)
 
+
+OVER_GRID = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+"""The box of a label, which hides the grid behind it."""
 
 LINE_STYLES = ("-", "--", ":")
 """The curves of three decoding orders, the main one first."""
@@ -193,19 +202,82 @@ def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str, la
     axes.errorbar(costs, shares, [below, above], **style, capsize=3)
 
 
-def save_sheet(sheet: Figure, title: str, caption: str, stem: Path) -> list[Path]:
-    """Write a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time."""
+def style(axes: Axes, x: str, y: str, title: str = "") -> None:
+    """Give a panel its labels, with their units, and the look of all figures: two spines and a pale grid."""
+    axes.set(xlabel=x, ylabel=y)
+    axes.set_title(title, fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def legend_of(sheet: Figure, columns: int) -> None:
+    """Draw the legend of all panels below them, where it hides no curve. Each label is in it once.
+
+    `save_sheet` places it above the caption.
+    """
+    entries = [
+        pair for axes in sheet.axes for pair in zip(*axes.get_legend_handles_labels(), strict=True)
+    ]
+    by_label = {label: handle for handle, label in reversed(entries)}
+    labels = list(dict.fromkeys(label for _, label in entries))
+    sheet.legend(
+        [by_label[label] for label in labels],
+        labels,
+        loc="lower center",
+        borderaxespad=0,
+        ncols=columns,
+        fontsize=8.5,
+        frameon=False,
+    )
+
+
+def save_sheet(
+    sheet: Figure, title: str, caption: str, stem: Path, *, dark: bool = False
+) -> list[Path]:
+    """Write a figure with its title and caption to STEM.png and STEM.svg, the same bytes each time.
+
+    With `dark`, also STEM-dark.svg, for pages in dark colors.
+    """
     from matplotlib import rc_context
 
     width = int(CHARACTERS_PER_INCH * sheet.get_figwidth())
     text = "\n".join(wrapped(line, width) for line in caption.splitlines())
+    for legend in sheet.legends:  # which the layout does not know: empty lines keep its place
+        num_lines = text.count("\n") + 1.5
+        legend.set_bbox_to_anchor((0.5, num_lines * CAPTION_LINE / sheet.get_figheight()))
+        num_columns = legend._ncols  # type: ignore[attr-defined]  # it has no getter
+        num_rows = math.ceil(len(legend.get_texts()) / num_columns)
+        text = "\n" * round(1.6 * num_rows + 0.5) + text
     sheet.suptitle(title, fontsize=12)
     sheet.supxlabel(text, fontsize=8, color="#555555")
     paths = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
     with rc_context({"svg.hashsalt": stem.name}):  # else the identifiers of an .svg are random
         for path in paths:
             sheet.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        if dark:
+            darken(sheet)
+            paths.append(stem.with_name(f"{stem.stem}-dark.svg"))
+            sheet.savefig(paths[-1], metadata={"Date": None})
     return paths
+
+
+def darken(sheet: Figure) -> None:
+    """Replace the colors of a figure by those for dark pages."""
+    from matplotlib.artist import Artist, getp
+    from matplotlib.colors import to_hex, to_rgba_array
+    from matplotlib.text import Text
+
+    names = ("color", "facecolor", "edgecolor", "markerfacecolor", "markeredgecolor")
+    artists = sheet.findobj(Artist)
+    boxes = [box for text in sheet.findobj(Text) if (box := text.get_bbox_patch()) is not None]
+    for artist in dict.fromkeys([*artists, *boxes]):
+        for name in names:
+            if not hasattr(artist, f"set_{name}") or not hasattr(artist, f"get_{name}"):
+                continue
+            colors = to_rgba_array(getp(artist, name))
+            dark = [(DARK.get(to_hex(color), to_hex(color)), color[3]) for color in colors]
+            if dark:
+                artist.set(**{name: dark if len(dark) > 1 else dark[0]})
 
 
 def wrapped(line: str, width: int) -> str:

@@ -80,7 +80,8 @@ def legend_below(axes: Axes) -> None:
 
 
 DODGE = 0.16  # between the points of two methods
-MAX_PANELS = 3
+MAX_PANELS = 3  # in a row
+MOST_PANELS = 4
 MIN_WIDTH = 8  # inches, for the title and the caption
 PANEL_WIDTH = 3.6  # inches
 PANEL_HEIGHT = 4.8  # inches
@@ -246,12 +247,14 @@ def bars(lines: Sequence[Line]) -> list[list[float]] | None:
 def draw_experiment(lines: Sequence[Line], experiment: str, command: str, stem: Path) -> list[Path]:
     """Write STEM.png and STEM.svg of the lines that have results, and return the paths.
 
-    There is one panel per task and k. Bars are 95% intervals. Without results nothing is written.
+    There is one panel per task and k, and at most MOST_PANELS. Bars are 95% intervals. Without
+    results nothing is written.
     """
     shown = by_method([line for line in lines if line.rows])
     if not shown:
         return []
-    panels = panels_of(shown)
+    every_panel = panels_of(shown)
+    panels = dict(list(every_panel.items())[:MOST_PANELS])
     sheet = sheet_of(len(panels))
     for axes, (title, of_panel) in zip(sheet.axes, panels.items(), strict=True):
         curves(axes, of_panel)
@@ -260,7 +263,8 @@ def draw_experiment(lines: Sequence[Line], experiment: str, command: str, stem: 
     if len({local_task(line) for line in shown}) == 1:
         share_limits(sheet.axes)
     drawn = [line for of_panel in panels.values() for line in of_panel]
-    caption = f"{', '.join([*sample_counts(drawn), *intervals_note(drawn)])}\n{command}"
+    others = [f"in the table only: {title}" for title in list(every_panel)[MOST_PANELS:]]
+    caption = f"{', '.join([*sample_counts(drawn), *intervals_note(drawn), *others])}\n{command}"
     return save_sheet(sheet, EXPERIMENTS[experiment].title, caption, stem)
 
 

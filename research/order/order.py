@@ -193,29 +193,30 @@ def claims() -> list[Claim]:
 
 
 def draw(lines: dict[Cell, Line]) -> None:
-    """Draw accuracy over n for scdm, a panel for the orders in which n counts and one for the others."""
+    """Draw accuracy over n, a panel for the orders in which n counts and one for the others."""
     from matplotlib.figure import Figure
 
     sheet = Figure(figsize=(9.6, 4.6), layout="constrained")
     panels = sheet.subplots(1, 2, sharey=True)
-    shown = (("left to right", "box by box", "column by column"), ("entropy", "top-prob", "uniform"))
+    shown = (
+        [("scdm", "left to right"), ("scdm", "box by box"), ("esolm", "left to right")],
+        [("scdm", "entropy"), ("scdm", "column by column"), ("scdm", "top-prob")],
+    )
     most = SIDE**2 - 1
     styles = ("-", "--", ":")
-    for axes, orders in zip(panels, shown, strict=True):
-        for order, style in zip(orders, styles, strict=True):
-            curve = [lines[cell] for n in NUMBERS if (cell := Cell("scdm", order, n)) in lines]
-            if not curve:
-                continue
+    for axes, curves in zip(panels, shown, strict=True):
+        for (method, order), style in zip(curves, styles, strict=True):
+            curve = [lines[cell] for n in NUMBERS if (cell := Cell(method, order, n)) in lines]
             at = [most if line.cell.latents == "all" else line.cell.latents for line in curve]
             means = np.array([line.mean for line in curve])
             bounds = np.array([line.interval for line in curve]).T
-            color = METHOD_COLORS["scdm"]
+            color = METHOD_COLORS[method]
             axes.errorbar(
                 at, means, np.abs(bounds - means), color=color, linestyle=style, marker="o",
-                markersize=4, capsize=2, linewidth=1.6, label=f"scdm, {order}",
+                markersize=4, capsize=2, linewidth=1.6, label=f"{method}, {order}",
             )  # fmt: skip
             mdm = lines.get(Cell("mdm", order))
-            if mdm is not None:
+            if mdm is not None and method == "scdm":
                 axes.plot(
                     most + 2.5, mdm.mean, color=METHOD_COLORS["mdm"], marker="os^"[styles.index(style)],
                     linestyle="none", label=f"mdm, {order}",

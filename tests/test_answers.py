@@ -1,14 +1,16 @@
 """Scoring the answers of any model."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.refusals import refused, refused_command
 from latent_tokens import TASKS, TaskBase
 from latent_tokens.cli import main
-from latent_tokens.evaluation.answers import list_of_problems, read_answers, score_answers, template
+from latent_tokens.evaluation.answers import list_of_problems, pass_at, read_answers, score_answers, template
 from latent_tokens.tasks import Examples, readers
 
 ANSWERED = ("sudoku-4", "sudoku-6-puzzle", "countdown-3", "zebra-3", "zebra-compact-3")
@@ -134,7 +136,7 @@ def test_counts_of_shares_by_hand(tmp_path):
     ]
     path = tmp_path / "answers.jsonl"
     path.write_text("\n\n".join(map(json.dumps, lines)))
-    score = score_answers(task, problems, read_answers(path, task, problems))
+    score = score_answers(task, problems, *read_answers(path, task, problems))
     assert (score.shares["strict"], score.num_problems, score.unanswered) == (0.25, 4, 1)
     assert list(score.format_errors) == [1]
     assert score.interval("strict") == pytest.approx((0.0456, 0.6994), abs=1e-4)
@@ -169,7 +171,7 @@ def test_answers_may_have_a_mark_and_separators_of_unicode(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('\ufeff{"problem": 0, "answer": "1\u20282"}\n', encoding="utf-8")
     task = TASKS["countdown-3"]
-    assert read_answers(path, task, list_of_problems(task, 1)) == {0: "1\u20282"}
+    assert read_answers(path, task, list_of_problems(task, 1)) == [{0: "1\u20282"}]
 
 
 def test_command_prints_a_template_and_its_score(tmp_path, capsys):
@@ -197,3 +199,28 @@ def test_a_file_without_an_end_is_refused(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(readers, "MOST_LINES", 9)
     (tmp_path / "blank").write_text("\n" * 20)
     refused_command(capsys, f"score zebra-3 {tmp_path / 'blank'} --num-problems 1", "9 lines or more")
+
+
+def test_pass_at_k_counts_all_choices_of_k_answers(tmp_path, capsys):
+    """Against every choice of k of the four answers. A missing one is wrong."""
+    task = TASKS["countdown-3"]
+    problems = list_of_problems(task, 3)
+    right = [written(task, row) for row in problems.tokens]
+    given = {0: [True, False, False, True], 1: [False, True], 2: [False] * 4}
+    path = tmp_path / "answers.jsonl"
+    answers = [
+        {"problem": number, "answer": right[number] if is_right else "1+1=2,2+2=4"}
+        for number, outcomes in given.items()
+        for is_right in outcomes
+    ]
+    path.write_text("".join(f"{json.dumps(entries)}\n" for entries in answers))
+    scores = [score_answers(task, problems, each) for each in read_answers(path, task, problems, most=9)]
+    padded = [outcomes + [False] * (4 - len(outcomes)) for outcomes in given.values()]
+    for k in (1, 2, 4):
+        expected = np.mean([np.mean([any(c) for c in combinations(row, k)]) for row in padded])
+        assert pass_at(k, scores) == pytest.approx(expected)
+    command = ["score", "countdown-3", str(path), "--num-problems", "3", "--pass-at"]
+    assert main([*command, "1", "4"]) == 0
+    assert "pass@4          66.7%" in capsys.readouterr().out
+    refused_command(capsys, [*command, "5"], "pass-at 5", "1 to 4")
+    refused_command(capsys, command[:-1], "answer in an earlier line", "--pass-at")

@@ -58,7 +58,7 @@ def test_answers_are_scored_against_their_own_problems(tmp_path):
     lines = [{"problem": "2,3,4,20", "answer": answer} for answer in ("first", "second")]
     path = tmp_path / "answers.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    assert read_answers(path, task, twice) == {0: "first", 1: "second"}
+    assert read_answers(path, task, twice) == [{0: "first", 1: "second"}]
 
 
 def test_agreement_is_a_share_of_the_stored_answer():

@@ -38,7 +38,6 @@ class Results:
     """Print the results of several runs as one table, or write them as CSV.
 
     Examples:
-        latent-tokens results runs/four runs/five
         latent-tokens results 'runs/*' --metric cells --csv results.csv
         latent-tokens results --compare 'runs/sudoku-6-scdm-*' 'runs/sudoku-6-sidm-*'
     """

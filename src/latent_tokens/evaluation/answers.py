@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from latent_tokens.checks import check_int, first_line, is_number, one_line
+from latent_tokens.checks import check_int, first_line, is_number, one_line, refuse
 from latent_tokens.data.loading import fingerprint
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.intervals import wilson
@@ -22,6 +24,7 @@ from latent_tokens.tasks.examples import as_array
 from latent_tokens.tasks.readers import lines_of
 
 NUM_PROBLEMS = 1_000
+MOST_ANSWERS = 1_000  # to a problem
 MOST_PROBLEMS = 1_000_000  # that are kept in memory
 SEED = 0  # of the list
 
@@ -41,6 +44,7 @@ class AnswerScore:
         format_errors: Why an answer could not be read, by the number of its problem.
         problems_sha256: A hash of the list. Scores of equal lists can be compared.
         encoding: How a model of this package reads the problems.
+        solved: The numbers of the problems whose main share is 1.
     """
 
     task: str
@@ -50,6 +54,7 @@ class AnswerScore:
     format_errors: dict[int, str] = field(repr=False)
     problems_sha256: str
     encoding: str
+    solved: tuple[int, ...] = ()
 
     def interval(self, name: str) -> tuple[float, float]:
         """Return Wilson's 95% interval of a share."""
@@ -88,14 +93,22 @@ def template(task: Answerable, problems: Examples) -> Iterator[str]:
         yield json.dumps(entries)
 
 
-def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, Answer]:
-    """Return the answers of a file by the numbers of their problems.
+def read_answers(
+    path: Path, task: Answerable, problems: Examples, most: int = 1
+) -> list[dict[int, Answer]]:
+    """Return the first answers of a file by the numbers of their problems, the second ones, and so on.
 
     Each line is JSON: `problem` is a number in the list or the text of `prompt`, and `answer` a text
     or tokens. Other entries are ignored.
 
+    Args:
+        path: the file.
+        task: the task of the problems.
+        problems: the list.
+        most: the largest number of answers to a problem.
+
     Raises:
-        ValueError: A line is not of this form, or a problem is not in the list or has two answers.
+        ValueError: A line is not of this form, or a problem is not in the list or has more answers.
     """
     # A list of boards has the same problem, without a given cell, at each number.
     numbers_of: dict[str, list[int]] = {}
@@ -103,7 +116,7 @@ def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, 
         prompt = task.prompt(problems.take(slice(number, number + 1)))
         numbers_of.setdefault(prompt, []).append(number)
 
-    answers: dict[int, Answer] = {}
+    rounds: list[dict[int, Answer]] = [{} for _ in range(most)]
     for line_number, line in lines_of(path):
         where = f"{path}, {line_number}"
         try:
@@ -123,10 +136,16 @@ def read_answers(path: Path, task: Answerable, problems: Examples) -> dict[int, 
         if numbers is None or (numbers and numbers[-1] not in range(len(problems))):
             fix = f"Use a number below {len(problems)} or a prompt of --template."
             raise ValueError(f"{problem} is not in the list. {fix}")
-        if not numbers or numbers[-1] in answers:
-            raise ValueError(f"{problem} has an answer in an earlier line")
-        answers[numbers.pop()] = answer
-    return answers
+        # The next answer is to the one that has fewest.
+        free = (
+            (place, n) for place in range(most) for n in sorted(numbers) if n not in rounds[place]
+        )
+        first = next(free, None)
+        if first is None:
+            fix = ". Use --pass-at for several" if most == 1 else ""
+            raise ValueError(f"{problem} has an answer in an earlier line{fix}")
+        rounds[first[0]][first[1]] = answer
+    return [answers for answers in rounds if answers] or rounds[:1]
 
 
 def with_answer(task: Answerable, problem: Examples, answer: Answer) -> Examples:
@@ -184,11 +203,15 @@ def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answe
             format_errors[number] = first_line(error)
 
     shares = dict.fromkeys((task.metric,), 0.0)
+    solved: tuple[int, ...] = ()
     if filled:
         truth = problems.take(np.array(list(filled)))
         scores = scores_of(task, joined(list(filled.values())).tokens, truth)
         names = [task.metric, *(name for name in scores if name in SHARES)]
         shares = {name: float(scores[name].sum()) / len(problems) for name in names}
+        solved = tuple(
+            n for n, share in zip(filled, scores[task.metric], strict=True) if share == 1
+        )
     return AnswerScore(
         task.name,
         shares,
@@ -197,4 +220,26 @@ def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answe
         format_errors,
         fingerprint(problems),
         signature(task),
+        solved,
     )
+
+
+def pass_at(k: int, scores: Sequence[AnswerScore]) -> float:
+    """Return pass@k: the share of problems that one of k answers solves.
+
+    Of n answers to a problem, c of them right, it is 1 - C(n - c, k) / C(n, k), the unbiased estimate
+    of Chen et al. (2021, arXiv 2107.03374). A missing answer is wrong.
+
+    Args:
+        k: the number of answers that one may try.
+        scores: the first answers to the problems, the second ones, and so on.
+
+    Raises:
+        ValueError: no problem has k answers.
+    """
+    n = len(scores)
+    if k > n:
+        refuse(f"pass_at={k}", f"no problem has more than {n} answers", f"1 to {n}")
+    right = Counter(number for score in scores for number in score.solved)
+    solved = sum(1 - math.comb(n - c, k) / math.comb(n, k) for c in right.values())
+    return solved / scores[0].num_problems

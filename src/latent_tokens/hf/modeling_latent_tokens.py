@@ -90,6 +90,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     _no_split_modules = ["Block"]  # noqa: RUF012
     _tied_weights_keys = {}  # noqa: RUF012
     supports_gradient_checkpointing = True
+    # Settings of `generate`
+    generation_config: GenerationConfig | None = None  # type: ignore[assignment]
     net: Transformer
 
     def __init__(self, config: LatentTokensConfig) -> None:

@@ -30,8 +30,8 @@ export class Lab {
   tokens = [];
   /** @type {(number | null)[] | null} */
   solution = null;
-  /** @type {number | null} the step that the next decode opens at, the first unless an address names one */
-  firstStep = 1;
+  /** @type {number | null} the step that the next decode opens at: the first, or that of an address */
+  firstStep = null;
   chosen = -1; // the cell whose probabilities are shown
   player = new Player(() => this.draw());
   example = /** @type {HTMLSelectElement} */ ($("#example"));
@@ -107,6 +107,7 @@ export class Lab {
         ...{ temperature: String(temperature), seed: String(seed) },
       });
     } else if (start.kind === "sudoku") this.solution = onlySolution([...start.tokens], start.columns);
+    this.firstStep = null; // recorded decodes open at their end
     this.lanes.forEach((lane, i) => lane.show(traces[i] ?? null));
     const words = start.words.map((text) => el("li", {}, text));
     $("#clues").replaceChildren(...words);

@@ -129,6 +129,25 @@ def cost() -> Data:
     }
 
 
+def tutorial() -> Data:
+    """Return the table of the tutorial, whose curve it draws."""
+    page = (FIGURES.parent / "tutorial.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| scdm \| uniform \| 1 \| (\w+) \| ([\d.]+) \| .* \| ([\d.]+)x \|$", page, re.M)
+    return {"points": [{"n": n, "valid": float(valid), "cost": float(cost)} for n, valid, cost in rows]}
+
+
+def draw_tutorial(data: Data) -> Figure:
+    """Return the figure that the code of the tutorial draws."""
+    sheet = Figure(figsize=(5, 3.5), layout="constrained")
+    axes = sheet.subplots()
+    points = data["points"]
+    axes.plot([each["cost"] for each in points], [each["valid"] for each in points], marker="o")
+    for each in points:
+        axes.annotate(f"n = {each['n']}", (each["cost"], each["valid"]), (4, -14), textcoords="offset points")
+    axes.set(xlabel="tokens, relative to all", ylabel="valid boards, %", ylim=(0, 100))
+    return sheet
+
+
 def draw_steps(data: Data) -> Figure:
     """Return the figure of decoding steps, one row per step: the sequence, and the input of the network."""
     sheet = Figure(figsize=(9.5, 2.4), layout="constrained")
@@ -260,6 +279,7 @@ DRAWN: dict[str, tuple[Callable[[], Data], Callable[[Data], Figure]]] = {
     "masks": (masks, draw_masks),
     "training": (training, draw_training),
     "cost": (cost, draw_cost),
+    "tutorial": (tutorial, draw_tutorial),
 }
 
 

@@ -164,7 +164,7 @@ def wide_lines(page: str) -> Iterator[str]:
     """Yield the wide lines but tables, code and pictures. The target of a link has no width."""
     for number, line in enumerate(without_code(page).splitlines(), 1):
         is_wide = len(re.sub(r"\]\([^)]*\)|https?://\S+", "]", line)) > WIDEST_LINE
-        if is_wide and not re.match(r"\||<img|<picture|#|!?\[!\[", line):
+        if is_wide and not re.match(r"\||\[?<img|<picture|#|!?\[!\[", line):
             yield f"{number}: more than {WIDEST_LINE} columns"
 
 

@@ -17,7 +17,7 @@ from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.likelihood import (
     Continuation,
     LikelihoodSettings,
-    length_batches,
+    batches_by_length,
     nats_along_orders,
     score_continuations,
 )
@@ -306,5 +306,5 @@ def test_wrong_settings_of_continuations_are_refused(net):
 
 def test_batch_of_long_continuations_is_smaller():
     rows = [Continuation([0] * length, [1], 0) for length in (2_047, 99, 4_095, 7)]
-    assert list(length_batches(rows, 3)) == [[2], [0, 1], [3]]
-    assert list(length_batches(rows[1::2], 1)) == [[0], [1]]
+    assert list(batches_by_length(rows, 3)) == [[2], [0, 1], [3]]
+    assert list(batches_by_length(rows[1::2], 1)) == [[0], [1]]

@@ -18,7 +18,7 @@ import latent_tokens as lt
 from helpers.refusals import refused
 from helpers.runs import checkpoints, description, flip, rows, stop_at, timeless, tiny_run
 from latent_tokens.core.method import name_of
-from latent_tokens.training.checkpoint import NAME_DIGITS, saved_states, saved_step
+from latent_tokens.training.checkpoint import CHECKPOINT_HASH_DIGITS, saved_states, saved_step
 from latent_tokens.training.loop import is_finished
 from latent_tokens.training.run import Preempted
 from latent_tokens.training.step import learning_rate
@@ -307,7 +307,7 @@ def test_a_setting_out_of_range_is_refused():
 
 def test_checkpoints_are_ordered_by_their_step_as_a_number(tmp_path):
     steps = (99_999_999, 100_000_000, 1_000_000_000, 9)
-    names = [f"state-{step:08d}-{'0' * NAME_DIGITS}.safetensors" for step in steps]
+    names = [f"state-{step:08d}-{'0' * CHECKPOINT_HASH_DIGITS}.safetensors" for step in steps]
     for name in names:
         (tmp_path / name).touch()
     assert saved_step(tmp_path) == 1_000_000_000

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 
 from helpers.documentation import ROOT
 from latent_tokens.commands import COMMANDS
-from latent_tokens.commands.doctor import is_supported, self_test
+from latent_tokens.commands.doctor import requirement_finding, self_test
 from latent_tokens.network import fast
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -182,7 +182,7 @@ def doctor_without(absent, folder, **environment):
     ],
 )
 def test_library_that_is_missing_or_too_old_is_a_problem(requirement, found):
-    finding = is_supported(Requirement(requirement))
+    finding = requirement_finding(Requirement(requirement))
     assert finding[1:] == ("problem", found, f"pip install '{requirement}'")
 
 

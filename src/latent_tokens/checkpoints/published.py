@@ -71,7 +71,7 @@ def import_checkpoint(
     is_folder = source.is_dir()
     checkpoint = read_folder(source) if is_folder else read_lightning(source, weights or "ema")
     try:
-        name = method or algorithm_method(checkpoint.settings)
+        name = method or method_name_in(checkpoint.settings)
         net = folded(checkpoint)
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{source}: {first_line(error)}") from None
@@ -186,7 +186,7 @@ def published_settings(settings: Any) -> dict[str, Any]:
     }
 
 
-def algorithm_method(settings: Mapping[str, Any]) -> str:
+def method_name_in(settings: Mapping[str, Any]) -> str:
     """Return the method of the settings. Raise ValueError if they name none, or an unknown one."""
     attention = settings.get("diffusion_attn_mode")
     if attention is not None:

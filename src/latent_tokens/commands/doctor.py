@@ -66,7 +66,7 @@ def examine() -> Iterator[Finding]:
         return
     for requirement in map(Requirement, requirements):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield is_supported(requirement)
+            yield requirement_finding(requirement)
     try:
         yield from self_test()
     except Exception as error:  # a missing or broken library can raise anything
@@ -74,7 +74,7 @@ def examine() -> Iterator[Finding]:
         yield Finding("self-test", "problem", found, "fix the problems above")
 
 
-def is_supported(requirement: Requirement) -> Finding:
+def requirement_finding(requirement: Requirement) -> Finding:
     """Return whether a library is installed in a supported version."""
     name = requirement.name
     fix = f"pip install '{name}{requirement.specifier}'"

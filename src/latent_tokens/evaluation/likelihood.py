@@ -388,7 +388,7 @@ def score_continuations(
     """
     schedule, num_orders = orders_of(method, settings)
     scores: dict[int, ContinuationScore] = {}
-    for indices in length_batches(continuations, batch_size):
+    for indices in batches_by_length(continuations, batch_size):
         # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any
         # order.
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
@@ -420,7 +420,9 @@ def score_continuations(
     return [scores[index] for index in range(len(continuations))]
 
 
-def length_batches(continuations: Sequence[Continuation], batch_size: int) -> Iterator[list[int]]:
+def batches_by_length(
+    continuations: Sequence[Continuation], batch_size: int
+) -> Iterator[list[int]]:
     """Yield the indices of continuations of similar length, the longest first.
 
     Batches of long ones are smaller.

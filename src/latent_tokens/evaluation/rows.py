@@ -135,7 +135,7 @@ SHARES = (
 """Keys of shares, which rows have in percent."""
 
 HASH: Final = "row_sha256"
-DATA_DIGITS = 16  # of the hash
+ROW_HASH_DIGITS = 16  # of the hash
 TIMES = {"seconds", "train_seconds", "evaluate_seconds", "samples_per_second"}
 NOT_MEASURED = {
     *TIMES,
@@ -215,7 +215,7 @@ def judged_by(row: Row) -> str:
 def row_hash(row: Mapping[str, object]) -> str:
     """Return the hash of a row as JSON has it, without the entry of the hash itself."""
     content = json.loads(json.dumps({name: value for name, value in row.items() if name != HASH}))
-    return short_hash(json.dumps(content, sort_keys=True).encode(), DATA_DIGITS)
+    return short_hash(json.dumps(content, sort_keys=True).encode(), ROW_HASH_DIGITS)
 
 
 def with_hash(row: Row) -> Row:

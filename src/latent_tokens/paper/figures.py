@@ -80,7 +80,7 @@ def legend_below(axes: Axes) -> None:
 
 
 DODGE = 0.16  # between the points of two methods
-MAX_PANELS = 3  # in a row
+PANELS_PER_ROW = 3
 MOST_PANELS = 4
 MIN_WIDTH = 8  # inches, for the title and the caption
 PANEL_WIDTH = 3.6  # inches
@@ -94,7 +94,7 @@ def sheet_of(num_panels: int) -> Figure:
     """Return a figure with empty panels, row by row."""
     from matplotlib.figure import Figure
 
-    num_rows = ceil(num_panels / MAX_PANELS)
+    num_rows = ceil(num_panels / PANELS_PER_ROW)
     num_columns = ceil(num_panels / num_rows)
     size = (max(MIN_WIDTH, PANEL_WIDTH * num_columns), PANEL_HEIGHT * num_rows)
     sheet = Figure(figsize=size, layout="constrained")

@@ -22,7 +22,7 @@ from latent_tokens.paper.scales import SCALES, Budget, Scale
 from latent_tokens.storage import Json, short_hash
 from latent_tokens.training.config import DEFAULT_NUM_TRAIN, TrainConfig
 
-RECIPE_DIGITS = 12  # of a hash
+RECIPE_HASH_DIGITS = 12  # of a hash
 OF_TRAINING = (
     "task", "method", "size", "steps", "batch_size", "lr", "weight_decay", "warmup", "schedule", "clip",
     "ema", "dropout", "positions", "gelu", "weight", "targets", "noise", "precision", "num_train",
@@ -87,7 +87,7 @@ def settings_of(config: object, names: Sequence[str]) -> dict[str, Json]:
 
 def hash_of(content: Mapping[str, Json]) -> str:
     """Return the first twelve hexadecimal digits of the SHA-256 of a JSON object with sorted keys."""
-    return short_hash(json.dumps(content, sort_keys=True).encode(), RECIPE_DIGITS)
+    return short_hash(json.dumps(content, sort_keys=True).encode(), RECIPE_HASH_DIGITS)
 
 
 @dataclass(frozen=True)

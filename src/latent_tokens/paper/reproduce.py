@@ -61,7 +61,7 @@ def reproduce(config: ReproduceConfig) -> str:
         if config.workers > 1:
             run_in_processes(works, config)
         else:
-            announce(works)
+            print_what_is_left(works)
             run(every, folder / ROWS, on_row=say_row)
     finally:
         tables, problems = write_all(requested, config.scale, folder, flags_of(config))
@@ -142,7 +142,7 @@ def write(
     return table
 
 
-def announce(works: list[Work]) -> None:
+def print_what_is_left(works: list[Work]) -> None:
     """Print the number of models and rows that are left."""
     num_models = sum(work.steps_left > 0 for work in works)
     num_rows = sum(len(work.missing) for work in works)

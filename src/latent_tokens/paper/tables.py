@@ -302,7 +302,7 @@ def text_markdown(lines: Sequence[Line], experiment: str) -> str:
     table: list[tuple[str, ...]] = [TEXT_HEADINGS]
     for line in lines:
         table += [text_cells(line, row, lines) for row in line.rows] or [
-            (*first_cells(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
+            (*line_labels(line), "", "not run", *("" for _ in TEXT_HEADINGS[5:]))
         ]
     return f"{as_markdown(table)}\n{TEXT_LEGEND}\n"
 
@@ -312,7 +312,7 @@ def printed_text(line: Line) -> PrintedText | None:
     return TEXT.get(line.cell.method) if line.cell.latents in (None, 0) else None
 
 
-def first_cells(line: Line) -> tuple[str, str, str]:
+def line_labels(line: Line) -> tuple[str, str, str]:
     """Return the method and n of a line, and the paper's numbers there."""
     number = printed_text(line)
     latents = "" if line.cell.latents is None else str(line.cell.latents)
@@ -327,7 +327,7 @@ def text_cells(line: Line, row: Row, lines: Sequence[Line]) -> tuple[str, ...]:
     above = None if first is None else nats_above(row, first)
     number = printed_text(line)
     return (
-        *first_cells(line),
+        *line_labels(line),
         "" if line.recipes[0].imported else str(row["train_seed"]),
         f"{row['perplexity']:.1f}",
         bounds_of(row["ci95"]),

@@ -17,7 +17,7 @@ from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
 from latent_tokens.tasks.rng import below, start_stream
 
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
-TOKENS = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
+TOKEN_NAMES = ("[PAD]", "[BOS]", "[EOS]", "[SEP]", *CHARACTERS)
 NUMBER = "(0|[1-9][0-9]*)"
 EQUATION = re.compile(f"{NUMBER}([-+*/]){NUMBER}={NUMBER}")
 OPERATIONS = "+*-/"  # in the order in which they are tried
@@ -173,8 +173,8 @@ class Countdown:
     padding: Literal["none", "paper"] = "none"
     answer_length: int | None = None  # with padding "none". None: of the longest, with its end
 
-    symbols = TOKENS
-    vocab_size = len(TOKENS)
+    symbols = TOKEN_NAMES
+    vocab_size = len(TOKEN_NAMES)
     metric = "lenient"
     temperature = 0.0  # as in the paper (D-17, temperature)
 

@@ -22,8 +22,8 @@ from latent_tokens.progress import CONSOLE
 from latent_tokens.storage import half_written, read_lines, restore_files, short_hash, write_atomic
 from latent_tokens.training.sharding import full_tensor, shard_all
 
-NAME_DIGITS = 16  # of the hash in a name, by which a corrupt file is detected
-NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{NAME_DIGITS}}})\.safetensors")
+CHECKPOINT_HASH_DIGITS = 16  # of the hash in a name, by which a corrupt file is detected
+NAME = re.compile(rf"state-(\d+)-([0-9a-f]{{{CHECKPOINT_HASH_DIGITS}}})\.safetensors")
 PARTS = ("net", "ema", "best", "optimizer")  # of a checkpoint: the first word of a key
 
 
@@ -91,7 +91,10 @@ def save_state(
     header = json.dumps({"step": state.step, "best": state.best, "recent": state.recent})
     content = save(without_sharing(dict(sorted(complete.items()))), {"state": header})
     write_atomic(
-        {folder / f"state-{state.step:08d}-{short_hash(content, NAME_DIGITS)}.safetensors": content}
+        {
+            folder
+            / f"state-{state.step:08d}-{short_hash(content, CHECKPOINT_HASH_DIGITS)}.safetensors": content
+        }
     )
     prune(folder, keep)
 
@@ -154,7 +157,7 @@ def read_state(path: Path) -> tuple[TrainState, dict[str, dict[str, Tensor]]]:
     """Return a checkpoint's state, and its tensors by part and name. Raise ValueError if it is corrupt."""
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in PARTS}
     content = path.read_bytes()
-    if short_hash(content, NAME_DIGITS) not in path.name:
+    if short_hash(content, CHECKPOINT_HASH_DIGITS) not in path.name:
         raise ValueError("its bytes are not those that were written")
     with safe_open(path, "pt") as file:
         header = json.loads(file.metadata()["state"])

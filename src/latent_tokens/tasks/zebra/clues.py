@@ -33,7 +33,7 @@ def single(houses):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def left_mask(a, b):  # type: ignore[no-untyped-def]
+def narrow_left_of(a, b):  # type: ignore[no-untyped-def]
     """Return a and b without houses for which no house of a is left of a house of b."""
     b &= ~((a & -a) * 2 - 1)
     below_highest = b | b >> 1
@@ -55,9 +55,9 @@ def narrowed(kind, a, b, c, full):  # type: ignore[no-untyped-def]
         return a & (b << 1 | b >> 1), b & (a << 1 | a >> 1), c
     if kind == ENDS:
         return a & (1 | (full + 1) >> 1), b, c
-    a, b = left_mask(a, b)
+    a, b = narrow_left_of(a, b)
     if kind == IN_BETWEEN:
-        b, c = left_mask(b, c)
+        b, c = narrow_left_of(b, c)
     return a, b, c
 
 

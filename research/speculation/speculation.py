@@ -90,8 +90,13 @@ def bounds(values: list[float]) -> str:
     return f" ({mean(values) - half:.2f}-{mean(values) + half:.2f})"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the table, or measure."""
     if "--measure" in sys.argv:
         measure(Path(sys.argv[-1]))
     else:
         print(table(read_results(HERE / "rows.jsonl")), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -253,7 +253,7 @@ def test_built_manual_has_the_meaning_of_every_flag():
     explained = cli_page.explained(page)
     assert "Flags:" not in explained
     for listed, shown in zip(*(text.split("\n## ")[1:] for text in (page, explained)), strict=True):
-        rows = re.findall(r"^\| `(--.*?)` \| (.*) \|$", shown, re.M)
+        rows = re.findall(r"^\| `(-.*?)` \| (.*) \|$", shown, re.M)
         flags = {flag for names, _ in rows for flag in re.findall(r"--[a-z-]+", names)}
         assert flags == set(re.findall(r"`(--[a-z-]+)`", listed.partition("```")[0]))
         assert all(len(meaning.split()) >= 2 for _, meaning in rows)

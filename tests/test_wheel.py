@@ -169,7 +169,7 @@ def doctor_without(absent, folder, **environment):
     command = [sys.executable, "-c", WITHOUT.format(absent=absent)]
     settings = {"cwd": folder, "env": os.environ | environment, "capture_output": True, "text": True}
     ended = subprocess.run(command, **settings, check=False)
-    assert ended.stderr == ""
+    assert all(line.endswith(" ...") for line in ended.stderr.splitlines())  # what is being checked
     findings = map(json.loads, ended.stdout.splitlines())
     return ended.returncode, {finding["about"]: finding for finding in findings}
 

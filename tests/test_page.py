@@ -251,6 +251,7 @@ def test_fingers_and_eyes_have_room(opened, page_file):
     page.emulate_media(forced_colors="active")
     widths = "getComputedStyle(document.querySelector('#one-board .cell')).borderWidth"
     assert page.evaluate(widths) == "0px 1px 1px 0px"
+    assert page.evaluate(widths.replace("#one-board", "#hundred-board")) == "1px"
 
 
 def test_first_scene_is_there_before_the_weights(opened, page_file, tmp_path):

@@ -157,6 +157,25 @@ def test_passes_and_slots_where_every_draft_is_right():
     assert (samples.forward_passes, samples.tokens_processed.tolist()) == (3, [first + second + third])
 
 
+class ByPosition:
+    """A network that is sure of token p % 4 at position p."""
+
+    mask_id = 4
+
+    def __call__(self, ids, positions, mask):
+        return 99.0 * torch.nn.functional.one_hot(positions % 4, 5)
+
+
+@pytest.mark.parametrize("latents", [0, 1, 2, 5])
+def test_a_draft_is_the_prediction_of_its_own_position(latents):
+    """Then each is accepted: 8 tokens in passes of 1, 4 and 3, whether drafts are latent tokens or not."""
+    known = torch.zeros(1, 8, dtype=torch.bool)
+    decoding = replace(LEFT, latents=latents, drafts=3)
+    samples = reference_generate(ByPosition(), ESOLM, known.long(), known, decoding, 0)
+    assert samples.tokens.tolist() == [[0, 1, 2, 3] * 2]
+    assert samples.forward_passes == 3
+
+
 def refused_decode(method, **settings):
     known = torch.zeros(1, 4, dtype=torch.bool)
     return partial(lt.generate, untrained(), lt.METHODS[method], known.long(), known, **settings)

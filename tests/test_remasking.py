@@ -86,6 +86,19 @@ def test_every_second_step_the_least_sure_token_goes_back():
     assert [step.chosen[0, 0].item() for step in steps] == [3, 2, 2, 1, 1, 0]
 
 
+def test_rules_read_the_probability_of_their_time():
+    """`then` ranks for the least sure token, and `now` has to fall below the bound and below `then`."""
+    then = torch.tensor([[0.1, 0.3, 0.2, 0.9, 1.0]])
+    now = torch.tensor([[0.0, 0.05, 0.2, 0.4, 1.0]])
+    is_decoded = torch.tensor([[False, True, True, True, False]])  # one given, three decoded, one masked
+    order = torch.arange(5)[None]
+    step = lt.Decoded(order, order, then, now, torch.tensor([4]), is_decoded)
+    assert lt.LeastConfident(2)(step).tolist() == [[False, False, True, False, False]]
+    assert not lt.LeastConfident(3)(step).any()
+    assert lt.BelowBound(0.25)(step)[0, 1:4].tolist() == [True, False, False]
+    assert lt.BelowBound(0.5)(step)[0, 1:4].tolist() == [True, False, True]
+
+
 def test_no_remasking_is_decoding_as_it_was(nano):
     known = torch.zeros(8, LENGTH, dtype=torch.bool)
     decoding = lt.Decoding(candidates=4)

@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, product
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 from unittest.mock import patch
 
 import numpy as np
 import torch
 import tyro
-from rich.table import Table
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 from tyro.conf import DisallowNone, FlagCreatePairsOff, arg
@@ -46,6 +45,7 @@ from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
 from latent_tokens.sizes import SIZES
+from latent_tokens.tables import Sheet
 from latent_tokens.tasks import Examples
 from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.step import ema_update, train_step, training_batches
@@ -489,19 +489,15 @@ def measure_ratios() -> dict[str, float]:
 # The table.
 
 
-def speed_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def speed_table(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     """Return the benchmark as a table, one line per row: rate, seconds, roofline time and speedups."""
     first = rows[0]
     speeds = {row["precision"]: f"{row['gemm_gflops']:.0f} GFLOP/s" for row in rows}
     products = " and ".join(f"{speed} {precision}" for precision, speed in speeds.items())
     title = f"{first['device']}; matrix product {products}; copy {first['copy_gbytes']:.0f} GB/s"
-    table = Table(title=f"{title}; medians of {first['rounds']}", title_justify="left")
-    for heading in speed_cells(first):
-        justify: Literal["left", "right"] = "left" if heading in ("what", "of") else "right"
-        table.add_column(heading, justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*speed_cells(row).values())
-    return table
+    cells = [speed_cells(row) for row in rows]
+    columns = {name: [each[name] for each in cells] for name in cells[0]}
+    return Sheet(columns, f"{title}; medians of {first['rounds']}", texts=("what", "of"))
 
 
 def speed_cells(row: Mapping[str, Any]) -> dict[str, str]:

@@ -151,7 +151,7 @@ def generate(net, rule, num_boards, n, k, seed=0):
         probabilities = logits.double().softmax(-1)  # (B, K, V)
         chosen = probabilities.amax(-1).argmax(1, keepdim=True)  # (B, 1)
 
-        # Line 13: sample its token, by the inverse of the CDF (`sample_tokens`, core/sampling.py).
+        # Line 13: sample its token, by the inverse of the CDF (`sample_tokens`, core/distribution.py).
         position = candidates.gather(1, chosen)
         cdf = probabilities.take_along_dim(chosen[:, :, None], dim=1).cumsum(-1)  # (B, 1, V)
         token = torch.searchsorted(cdf / cdf[..., -1:], uniform(1)[:, :, None], right=True)

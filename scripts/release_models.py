@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from latent_tokens import EvalConfig, evaluate, from_pretrained, save_pretrained
+from latent_tokens import EvalConfig, Text, evaluate, from_pretrained, save_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, network_fingerprint
 from latent_tokens.demo import draw_bundled_figure
 from latent_tokens.evaluation.settings import default_order
@@ -49,16 +49,23 @@ def bundle(run: Path, folder: Path) -> list[Row]:
     description = read_description(run, "config.json", "run")
     bundled = from_pretrained(run).bfloat16().float()
     description["fingerprint"] = network_fingerprint(bundled)
+    task = described(description["task"], run)
+    data = description["training"]["data"]
+    if data is not None:  # a path of the computer that trained it
+        description["training"]["data"] = Path(data).name
     save_pretrained(bundled, folder, dtype=torch.bfloat16, about=description)
+    if isinstance(task, Text):
+        write_atomic({folder / name: content for name, content in task.files().items()})
     net = from_pretrained(folder)
-    task = described(description["task"])
     orders = [default_order(net.method, task)]
     if not net.method.is_left_to_right:
         orders.append("uniform")
     rows = []
     for order in dict.fromkeys(orders):
         latents = LATENTS if description["name"] == "scdm" else None
-        config = EvalConfig(latents=latents, order=order, num_samples=1_000)
+        config = EvalConfig(
+            latents=latents, order=order, num_samples=1_000, data=data if isinstance(task, Text) else None
+        )
         rows += evaluate(net, task, config)
     return rows
 

@@ -22,7 +22,7 @@ CARD = Path(__file__).parents[1] / "docs" / "card.png"
 
 def main(folder: Path) -> None:
     """Write the files of the site, and the picture that other sites show for a link to it."""
-    names = sorted(path.name for path in BUNDLED.iterdir() if path.is_dir() and path.name != FIRST)
+    names = sorted(path.name for path in BUNDLED.glob("sudoku-*") if path.name != FIRST)
     models = [LoadedModel(name, from_pretrained(name), learned_task(find(name))) for name in (FIRST, *names)]
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic({folder / name: content.encode() for name, content in site_of(models).items()})

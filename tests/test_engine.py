@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import asdict, replace
 from itertools import product
 from typing import NamedTuple
@@ -15,9 +16,13 @@ import pytest
 
 from helpers.documentation import ROOT
 from helpers.page import model, untrained
-from latent_tokens import METHODS, save_pretrained
+from latent_tokens import METHODS, Text, from_pretrained, save_pretrained
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
+
+sys.path.append(str(ROOT / "scripts"))
+
+from page_sentences import SHIFT, Gaps, decoded_and_scored
 
 KEYS = ("latents", "candidates", "order", "temperature", "top_p", "seed", "refresh")  # of a request
 MAX_DIFFERENCE = 1e-3 + 1e-9  # of two probabilities, each rounded to three digits
@@ -72,6 +77,11 @@ def engine_results(cases):
         settings = {key: value for key, value in asdict(case.setting).items() if key in KEYS}
         request = {"tokens": case.tokens, **settings}
         jobs.append({"folder": str(case.model.net.folder), "name": case.model.name, "request": request})
+    return engine_answers(jobs)
+
+
+def engine_answers(jobs):
+    """Return what tests/decode.js prints for each job."""
     command = [node(), "tests/decode.js"]
     streams = {"input": json.dumps(jobs), "capture_output": True, "text": True}
     done = subprocess.run(command, cwd=ROOT / "web", **streams, check=False)
@@ -165,6 +175,29 @@ def test_engine_errors_are_those_of_the_package(tmp_path):
     for case, result in zip(cases, engine_results(cases), strict=True):
         with pytest.raises(ValueError, match=f"^{re.escape(result['error'])}$"):
             case.request()
+
+
+def test_engine_fills_and_scores_sentences_as_the_package(tmp_path):
+    """Rounding may decide a token where two are equal; large weights keep them apart."""
+    task = Text(16)
+    net = untrained(task, gain=6.0, gelu="exact", positions="learned").net
+    save_pretrained(net, tmp_path / "text", about={"task": task.description()})
+    loaded = LoadedModel("text", from_pretrained(tmp_path / "text"), task)
+    sentence = Gaps([task.coder.end, *b"words to mask", task.coder.end], [2, 3, 6, 9, 10, 13])
+    tokens = [None if i in sentence.masked else token for i, token in enumerate(sentence.tokens)]
+    settings = [(n, seed) for n in (0, 2, "all") for seed in (0, 3)]
+    requests = [
+        {"tokens": tokens, "answer": sentence.tokens, "latents": n, "seed": seed} for n, seed in settings
+    ]
+    jobs = [{"folder": str(tmp_path / "text"), "name": "text", "request": each} for each in requests]
+    for (n, seed), result in zip(settings, engine_answers(jobs), strict=True):
+        frames, nats = decoded_and_scored(loaded, sentence, n, seed)
+        for frame, step in zip(frames, result["steps"], strict=True):
+            assert frame["chosen"] == [[step["position"] - SHIFT, step["token"]]]
+            guesses = [[cell + SHIFT, frame["beliefs"][str(cell)][0][0]] for cell in frame["latents"]]
+            assert guesses == step["guesses"]
+            assert frame["processed"] == step["processed"]
+        assert result["steps"][-1]["nats"] == pytest.approx(nats, abs=1e-3)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from latent_tokens.trace.record import DecodeRequest, LoadedModel
 Comparison = Literal["gained", "lost", "both", "neither"]
 
 MEASURED = BUNDLED / "examples.json"  # written by scripts/page_examples.py
+SENTENCES = BUNDLED / "sentences.json"  # written by scripts/page_sentences.py
 PAGE_RECORD = BUNDLED / "page.json"  # likewise: what the page shows of a bundled model
 COMPARISONS: dict[Comparison, str] = {
     "gained": "solved with all latent tokens, wrong with none",

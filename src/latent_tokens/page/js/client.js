@@ -5,6 +5,8 @@
 /** @typedef {import("./model.js").Config} Config */
 /** @typedef {import("./prediction.js").Prediction} Prediction */
 /** @typedef {import("./prediction.js").PredictionRequest} PredictionRequest */
+/** @typedef {import("./text.js").FillRequest} FillRequest */
+/** @typedef {import("./text.js").FilledStep} FilledStep */
 /** @typedef {import("./trace.js").Event} Event */
 /** @typedef {import("./trace.js").Request} Request */
 /** @typedef {import("./trace.js").Trace} Trace */
@@ -19,6 +21,7 @@
  *   load a model and return the name of its kernel; the bytes move to the worker
  * @property {(model: string, request: Request, options?: DecodeOptions) => Promise<Trace>} decode
  * @property {(model: string, request: PredictionRequest) => Promise<Prediction>} predict
+ * @property {(model: string, request: FillRequest) => Promise<FilledStep[]>} fill
  * @property {() => void} close stop the worker
  */
 /** @typedef {Pick<Worker, "postMessage" | "terminate" | "onmessage" | "onerror">} Port */
@@ -50,6 +53,10 @@ export function connect(worker) {
     async predict(model, request) {
       const answer = await ask((id) => ({ type: "predict", id, model, request }), {});
       return /** @type {Extract<AnswerMessage, { type: "predicted" }>} */ (answer).payload;
+    },
+    async fill(model, request) {
+      const answer = await ask((id) => ({ type: "fill", id, model, request }), {});
+      return /** @type {Extract<AnswerMessage, { type: "filled" }>} */ (answer).payload;
     },
     close: () => worker.terminate(),
   };
@@ -84,7 +91,7 @@ function asking(worker) {
       return await new Promise((resolve, reject) => {
         const receive = (/** @type {AnswerMessage} */ answer) => {
           if (answer.type === "fault") reject(new Error(answer.detail));
-          else if ("payload" in answer && answer.type !== "predicted") {
+          else if (answer.type === "start" || answer.type === "frame" || answer.type === "end") {
             onProgress(/** @type {Event} */ ([answer.type, answer.payload]));
           }
           if (answer.type !== "start" && answer.type !== "frame") resolve(answer);

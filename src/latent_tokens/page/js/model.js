@@ -22,6 +22,23 @@ import { boardOf } from "./sudoku.js";
  */
 
 /**
+ * Return the network and the method of a model of any task.
+ *
+ * @param {ArrayBuffer} bytes of model.safetensors
+ * @param {Config} config config.json, parsed
+ * @param {(numFloats: number, numArrays: number) => import("./kernel.js").Kernel} [makeKernel]
+ * @throws {Error} the weights are not of this config.
+ */
+export function loadNetwork(bytes, { model, method, task }, makeKernel) {
+  if (!model?.size || !method || !task) {
+    throw new Error(
+      "config.json: has no transformer, method or task. Use a model directory of latent-tokens.",
+    );
+  }
+  return { method, net: buildNetwork(readSafetensors(bytes), model, makeKernel) };
+}
+
+/**
  * Return a model of Sudoku boards.
  *
  * @param {ArrayBuffer} bytes of model.safetensors
@@ -32,18 +49,8 @@ import { boardOf } from "./sudoku.js";
  * @throws {Error} the weights are not of this config, or its task is not a Sudoku board.
  */
 export function loadModel(bytes, config, name = config.task?.name, makeKernel) {
-  const { model, method, task } = config;
-  if (!model?.size || !method || !task) {
-    throw new Error(
-      "config.json: has no transformer, method or task. Use a model directory of latent-tokens.",
-    );
-  }
-  return {
-    name,
-    methodName: nameOf(method),
-    task: task.name,
-    method,
-    net: buildNetwork(readSafetensors(bytes), model, makeKernel),
-    board: boardOf(task.name, model.vocab_size, model.max_length),
-  };
+  const { net, method } = loadNetwork(bytes, config, makeKernel);
+  const { model, task } = config;
+  const board = boardOf(task.name, model.vocab_size, model.max_length);
+  return { name, methodName: nameOf(method), task: task.name, method, net, board };
 }

@@ -14,9 +14,11 @@ from helpers.documentation import ROOT
 from helpers.page import SIX, decoded, model, untrained
 from helpers.runs import tiny_run
 from latent_tokens import Text, fit
+from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.cli import main
 from latent_tokens.page.document import page_of, page_with
-from latent_tokens.trace.examples import PAGE_RECORD
+from latent_tokens.storage import sha256_of
+from latent_tokens.trace.examples import PAGE_RECORD, SENTENCES
 from latent_tokens.trace.record import LoadedModel
 
 pytestmark = pytest.mark.slow
@@ -293,6 +295,30 @@ def test_hundred_puzzles_flip_with_n_and_equal_live_decodes(opened, page_file):
     page.go_back()
     until(page, "location.hash === ''")
     assert page.url.startswith(page_file)
+
+
+@pytest.mark.skipif(not SENTENCES.is_file(), reason="no text model is bundled")
+def test_sentence_is_decoded_with_both_numbers_of_latent_tokens(opened, page_file):
+    record = json.loads(SENTENCES.read_text())
+    sentence = record["shown"][0]
+    count = len(sentence["masked"])
+    page = opened(page_file, PHONE)
+    assert record["sha256"] == sha256_of(BUNDLED / record["model"] / "model.safetensors")
+    page.locator("#text").scroll_into_view_if_needed()
+    reads(page, "#text-some .cost", "tokens processed")
+    assert text(page, "#text-step-words") == f"Step 1 of {count}"
+    guessed = [page.locator(f"#text-{side} .guessed").count() for side in ("none", "some")]
+    assert guessed == [0, count - 1]
+    assert page.locator("#text-none .gap").count() == count - 1
+    page.locator("#text-dial").fill("1")
+    until(page, "document.querySelectorAll('#text-some .guessed').length === 1")
+    page.locator("#text-step").fill(str(count))
+    assert page.locator("#text-some .gap").count() == 0
+    author = [record["words"][token] for token in sentence["tokens"][1:-1]]
+    assert text(page, "#text-words").lower() == f"the author: {' '.join(author)}.".replace(" ,", ",").lower()
+    press(page, "Another sentence")
+    reads(page, "#text-step-words", "Step 1 of")
+    sound(page)
 
 
 def test_leaving_out_changes_nothing_unless_attention_is_bidirectional(opened, page_file):

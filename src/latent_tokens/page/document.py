@@ -22,8 +22,8 @@ from latent_tokens.page.models import (
     why_recorded,
     why_too_large,
 )
-from latent_tokens.storage import sha256_of
-from latent_tokens.trace.examples import PAGE_RECORD
+from latent_tokens.storage import Json, read_description, sha256_of
+from latent_tokens.trace.examples import PAGE_RECORD, SENTENCES
 from latent_tokens.trace.record import LoadedModel, Start, StartSettings, TraceRecord
 
 FOLDER = Path(__file__).parent
@@ -58,7 +58,9 @@ def site_of(models: Sequence[LoadedModel]) -> dict[str, str]:
         ValueError: the engine cannot decode with a model.
     """
     check_models(models)
-    weights = {f"{model.name}.json": json.dumps(weights_entry(model)) for model in models[1:]}
+    entries = {model.name: weights_entry(model) for model in models[1:]}
+    entries |= text_weights(record_of(models))
+    weights = {f"{name}.json": json.dumps(entry) for name, entry in entries.items()}
     return {"index.html": filled_page(models=models, inside=models[:1]), **weights}
 
 
@@ -120,6 +122,27 @@ def record_of(models: Sequence[LoadedModel]) -> Any:
     record = json.loads(PAGE_RECORD.read_text())
     hashes = {model.name: sha256_of(weights_of(model)) for model in models}
     return record if hashes.get(record["model"]) == record["sha256"] else None
+
+
+def sentences_of(record: Any) -> Any:
+    """Return the sentences of the page, if they are stored and it shows what is stored of a bundled model."""
+    return None if record is None or not SENTENCES.is_file() else json.loads(SENTENCES.read_text())
+
+
+def text_weights(record: Any) -> dict[str, dict[str, Json]]:
+    """Return the entry of the text model of the page by its name, if it shows sentences."""
+    sentences = sentences_of(record)
+    if sentences is None:
+        return {}
+    name = sentences["model"]
+    config = read_description(BUNDLED / name, "config.json", "model")
+    weights = base64.b64encode((BUNDLED / name / "model.safetensors").read_bytes()).decode()
+    return {
+        name: {
+            "config": {key: config[key] for key in ("model", "method", "task")},
+            "weights": weights,
+        }
+    }
 
 
 def stored_curve() -> list[dict[str, Any]]:
@@ -206,13 +229,17 @@ def filled_page(
     contents = {
         "entries": entries,
         "record": record,
+        "sentences": sentences_of(record),
         "curve": [] if traces else stored_curve(),
         "caption": caption,
         "reason": reason,
     }
+    entries_inside = dict(enumerate(map(weights_entry, inside)))
+    if len(inside) == len(models):
+        entries_inside |= {len(models): entry for entry in text_weights(record).values()}
     weights = [
-        f'<script type="application/json" id="weights-{index}">{inline_json(weights_entry(model))}</script>'
-        for index, model in enumerate(inside)
+        f'<script type="application/json" id="weights-{index}">{inline_json(entry)}</script>'
+        for index, entry in entries_inside.items()
     ]
     parts = {
         "policy": policy(f"\n{script}", f"\n{style}", fetches=len(inside) < len(models)),

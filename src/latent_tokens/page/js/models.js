@@ -73,6 +73,14 @@ export class Engine {
 
   /**
    * @param {string} name
+   * @param {import("./text.js").FillRequest} request
+   */
+  async fill(name, request) {
+    return (await this.ready(name)).fill(name, request);
+  }
+
+  /**
+   * @param {string} name
    * @param {Request} request
    * @param {AbortSignal} [signal]
    */

@@ -7,6 +7,7 @@ import { Engine } from "./models.js";
 import { drawPlot } from "./plot.js";
 import { SceneHundred } from "./scene_hundred.js";
 import { SceneOne } from "./scene_one.js";
+import { SceneText } from "./scene_text.js";
 import { SceneWhy } from "./scene_why.js";
 import { startTheme } from "./theme.js";
 
@@ -16,6 +17,7 @@ import { startTheme } from "./theme.js";
  * @typedef {object} Contents
  * @property {Entry[]} entries the models
  * @property {any} record bundled/page.json, if its model is in a page without recorded decodes
+ * @property {import("./scene_text.js").Sentences | null} sentences bundled/sentences.json, likewise
  * @property {Point[]} curve
  * @property {string} caption of recorded decodes
  * @property {string} reason why recorded decodes cannot be repeated
@@ -27,13 +29,14 @@ const parsed = (id) => JSON.parse($(`#${id}`).textContent ?? "null");
 /** Start what the page has contents for. */
 function startPage() {
   startTheme();
-  const { entries, record, curve, caption, reason } = /** @type {Contents} */ (parsed("contents"));
+  const { entries, record, sentences, curve, caption, reason } = /** @type {Contents} */ (parsed("contents"));
   const traces = parsed("traces");
   document.body.classList.toggle("recorded", traces.length > 0);
   document.body.classList.toggle("fixed", entries.length === 0);
   document.body.classList.toggle("alone", entries.length < 2);
   document.body.classList.toggle("live-lab", traces.length === 0);
-  const engine = new Engine(entries.map(({ name }) => name));
+  const names = entries.map(({ name }) => name);
+  const engine = new Engine(sentences ? [...names, sentences.model] : names);
   const lab = new Lab(entries, engine, traces);
   $("#lab").hidden = false;
   write($("#caption"), caption);
@@ -55,6 +58,8 @@ function startPage() {
       if (location.hash === address) openAddress();
       else location.hash = address;
     });
+    $("#text").hidden = !sentences;
+    if (sentences) whenNear($("#text"), () => new SceneText(sentences, engine));
     whenNear($("#why"), () => new SceneWhy(record, engine));
   }
   $("#curve").hidden = !curve.length;

@@ -5,18 +5,22 @@ import { $, write } from "./dom.js";
 const PAUSE = 500; // milliseconds per step
 
 export class Player {
-  slider = /** @type {HTMLInputElement} */ ($("#step"));
   at = 0;
   most = 0;
   timer = 0;
 
-  /** @param {() => void} moved */
-  constructor(moved) {
+  /**
+   * @param {() => void} moved
+   * @param {string} [prefix] of the ids of its elements
+   */
+  constructor(moved, prefix = "") {
     this.moved = moved;
+    this.prefix = prefix;
+    this.slider = /** @type {HTMLInputElement} */ ($(`#${prefix}step`));
     this.slider.addEventListener("input", () => this.goTo(Number(this.slider.value)));
-    $("#step-back").addEventListener("click", () => this.goTo(this.at - 1));
-    $("#step-on").addEventListener("click", () => this.goTo(this.at + 1));
-    $("#play").addEventListener("click", () => (this.timer ? this.pause() : this.play()));
+    $(`#${prefix}step-back`).addEventListener("click", () => this.goTo(this.at - 1));
+    $(`#${prefix}step-on`).addEventListener("click", () => this.goTo(this.at + 1));
+    $(`#${prefix}play`).addEventListener("click", () => (this.timer ? this.pause() : this.play()));
   }
 
   play() {
@@ -25,13 +29,13 @@ export class Player {
       this.show(this.at + 1);
       if (this.at === this.most) this.pause();
     }, PAUSE);
-    write($("#play"), "Pause");
+    write($(`#${this.prefix}play`), "Pause");
   }
 
   pause() {
     clearInterval(this.timer);
     this.timer = 0;
-    write($("#play"), "Play");
+    write($(`#${this.prefix}play`), "Play");
   }
 
   /** @param {number} step */
@@ -60,6 +64,6 @@ export class Player {
     this.slider.max = String(this.most);
     this.slider.value = String(this.at);
     this.slider.setAttribute("aria-valuetext", `step ${this.at} of ${this.most}`);
-    write($("#step-words"), `Step ${this.at} of ${this.most}`);
+    write($(`#${this.prefix}step-words`), `Step ${this.at} of ${this.most}`);
   }
 }

@@ -1,4 +1,4 @@
-/** Scene 3: the masked tokens after the target are left out or kept, and its prediction is the same. */
+/** Scene 4: the masked tokens after the target are left out or kept, and its prediction is the same. */
 
 import { RULES, visibleSlots } from "./attention.js";
 import { Board } from "./board.js";

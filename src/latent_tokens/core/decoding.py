@@ -167,7 +167,7 @@ class Decoding:
         check_remasking(self)
 
     def temperature_at(
-        self, num_masked: Int[Tensor, "*N"], num_to_decode: Int[Tensor, "*N"]
+        self, num_masked: Int[Tensor, "A T"], num_to_decode: Int[Tensor, "A 1"]
     ) -> Temperature:
         """Return the temperature of steps: `t_min` + (`t_max` - `t_min`) times the share still masked."""
         if self.t_max is None or self.t_min is None:

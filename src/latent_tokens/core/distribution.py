@@ -14,7 +14,7 @@ LOGIT_ATOL = 1e-5  # logits of tokens that differ by less are equal at temperatu
 
 Nucleus = Callable[[Float[Tensor, "A T V"], float], Float[Tensor, "A T V"]]
 """(probabilities, top_p) -> those of the nucleus, 0 for all others."""
-Temperature = float | int | Float[Tensor, "A T 1"]
+Temperature = float | int | Float[Tensor, "A #T 1"]
 """One number, or one that depends on the row."""
 
 

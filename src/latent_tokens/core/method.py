@@ -55,7 +55,7 @@ from latent_tokens.core.order import (
     shuffle,
 )
 
-Depth = Literal["all"] | tuple[Literal["none", "uniform"], float]
+Depth = Literal["all"] | tuple[Literal["none", "uniform"], float | int]
 """Of a share of the rows of a batch: no masked token is attended to, or a uniform number of them."""
 BLOCK_MASK_FROM = 1_024  # slots: on an accelerator, longer inputs get their mask in blocks
 

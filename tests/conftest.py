@@ -14,14 +14,30 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled", "OMP_NUM_THREADS
 CHECKED = (
     *("core.order", "core.layout", "core.attention", "core.method", "core.objective", "core.confidence"),
     *("core.selection", "core.decoding", "core.policies", "core.state", "core.sampling", "core.likelihood"),
-    *("core.cost", "network.transformer", "network.kernels", "network.memory", "network.fast"),
+    *(
+        "core.cost",
+        "core.distribution",
+        "core.speculation",
+        "core.remasking",
+        "network.transformer",
+        "network.kernels",
+        "network.memory",
+        "network.fast",
+    ),
     *("network.likelihood", "network.check"),
 )
 TESTS_OF_SHAPES = (
     *("test_blocks", "test_by_hand", "test_contract", "test_core_refusals", "test_decoding"),
     *("test_equivalences", "test_fast", "test_kernels", "test_likelihood", "test_methods", "test_objective"),
     *("test_off_distribution", "test_oracle", "test_order", "test_own_network"),
-    *("test_policies", "test_readout", "test_selection", "test_wrappers"),
+    *(
+        "test_policies",
+        "test_readout",
+        "test_remasking",
+        "test_selection",
+        "test_speculation",
+        "test_wrappers",
+    ),
 )
 if os.environ.get("CHECK_SHAPES"):
     from jaxtyping import install_import_hook

@@ -311,7 +311,7 @@ def depth_text(depth: Depth) -> str:
     return f"{kind}:{np.format_float_positional(share, trim='-')}"
 
 
-def draw_rows(share: float, batch: int, uniform: Callable[..., Tensor]) -> Bool[Tensor, " B"]:
+def draw_rows(share: float | int, batch: int, uniform: Callable[..., Tensor]) -> Bool[Tensor, " B"]:
     """Draw a share of the rows of a batch. Each row has the same probability.
 
     If the share is no whole number of rows, the number is the one below or above, at random.

@@ -97,7 +97,7 @@ def short_form_of_remask(rule: Remask | None) -> dict[str, float | int | str | N
     return {"remask": function_name(rule)}
 
 
-def remask_from(rule: Remask | None, below: float | None, every: int | None) -> Remask | None:
+def remask_from(rule: Remask | None, below: float | int | None, every: int | None) -> Remask | None:
     """Return the rule of remasking: `rule`, or what one of its short forms says.
 
     Raises:

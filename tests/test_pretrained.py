@@ -147,9 +147,11 @@ def test_text_of_two_tokenizers_goes_into_one_table(tmp_path):
 
 def test_bundled_models_have_the_method_of_their_name():
     assert bundled_names() == [
+        "novels-scdm",
         *(f"sudoku-6-{name}" for name in ("ar-mtp", "arm", "mdm", "scdm", "sidm")),
         "sudoku-9-mdm",
         "sudoku-9-scdm",
     ]
     for name in bundled_names():
-        assert from_pretrained(name).method == METHODS[name.split("-", 2)[2]]
+        method = name.removeprefix("novels-").removeprefix("sudoku-6-").removeprefix("sudoku-9-")
+        assert from_pretrained(name).method == METHODS[method]

@@ -49,14 +49,20 @@ def words_of(html: str) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
+def unpacked(package: str, folder: Path) -> Path:
+    """Download a package of Debian, unpack it in a directory, and return its file."""
+    subprocess.run(["apt-get", "download", package], cwd=folder, check=True)
+    (file,) = folder.glob("*.deb")
+    subprocess.run(["dpkg-deb", "-x", file, folder], check=True)
+    return file
+
+
 def main(out: Path) -> None:
     """Download the package and write one .txt file per page."""
     if out.exists():
         sys.exit(f"{out}: exists. Name a new directory.")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True)
-        (package,) = Path(folder).glob("*.deb")
-        subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
+        package = unpacked(PACKAGE, Path(folder))
         texts = {
             page.stem: words_of(page.read_text(encoding="utf-8"))
             for page in sorted(Path(folder).rglob("html/*.html"))

@@ -12,7 +12,6 @@ import hashlib
 import json
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 import zlib
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from english import unpacked
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -87,9 +87,7 @@ def main(out: Path) -> None:
     if out.exists():
         sys.exit(f"{out}: exists. Name a new directory.")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["apt-get", "download", PACKAGE], cwd=folder, check=True)
-        (package,) = Path(folder).glob("*.deb")
-        subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
+        package = unpacked(PACKAGE, Path(folder))
         novels = objects_of((Path(folder) / DATABASE).read_bytes())
         text = " ".join(" ".join(lines_of(novel)).replace("_", "") for novel in novels)
     sentences = sentences_of(text)

@@ -76,6 +76,12 @@ def test_a_given_token_is_never_touched():
     assert samples.tokens[0, 3] == 2
 
 
+def test_nothing_to_decode_takes_no_pass():
+    known = torch.ones(2, 4, dtype=torch.bool)
+    samples = decode(Doubter(), known, remask_below=0.5)
+    assert (samples.forward_passes, samples.tokens.tolist()) == (0, [[1, 1, 1, 1]] * 2)
+
+
 def test_every_second_step_the_least_sure_token_goes_back():
     steps = []
     known = torch.zeros(1, 4, dtype=torch.bool)

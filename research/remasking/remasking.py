@@ -9,6 +9,7 @@ RUNS has the models, 6x6 boards: mdm-SEED and scdm-SEED.
 import sys
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -83,14 +84,14 @@ def table(rows: list[Any]) -> str:
         if min(map(len, (found, plain, best))) < len(SEEDS):
             continue
         valid = [row["valid"] for row in found]
-        passes, tokens = (mean([row[name] for row in found]) for name in ("passes", "processed"))
+        passes, tokens = (fmean([row[name] for row in found]) for name in ("passes", "processed"))
         gains = []
         for others, name in ((plain, PLAIN), (best, BEST)):
             differences = [row["valid"] - other["valid"] for row, other in zip(found, others, strict=True)]
             is_shown = rule not in (PLAIN, name)
-            gains.append(f"{mean(differences):+.1f} ({bounds(differences)})" if is_shown else "")
+            gains.append(f"{fmean(differences):+.1f} ({bounds(differences)})" if is_shown else "")
         cost = (f"{passes:.1f}", f"{tokens:.0f}")
-        lines.append((method, order, rule, *cost, f"{mean(valid):.1f}", bounds(valid), *gains))
+        lines.append((method, order, rule, *cost, f"{fmean(valid):.1f}", bounds(valid), *gains))
     return as_markdown(lines)
 
 
@@ -100,15 +101,10 @@ def row_of(rows: list[Any], method: str, order: str, rule: str, seed: int) -> An
     return next((row for row in rows if row["setting"] == setting), None)
 
 
-def mean(values: list[float]) -> float:
-    """Return the mean over seeds."""
-    return sum(values) / len(values)
-
-
 def bounds(values: list[float]) -> str:
     """Return the 95% interval of shares or differences over seeds, at most 100."""
     half = half_interval(values)
-    return f"{mean(values) - half:.1f} to {min(mean(values) + half, 100):.1f}"
+    return f"{fmean(values) - half:.1f} to {min(fmean(values) + half, 100):.1f}"
 
 
 def main() -> None:

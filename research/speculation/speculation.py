@@ -10,6 +10,7 @@ import sys
 import time
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -69,17 +70,12 @@ def table(rows: list[Any]) -> str:
         tokens = [drafted["processed"] / plain["processed"] for plain, drafted in pairs]
         seconds = [drafted["cpu_seconds"] / plain["cpu_seconds"] for plain, drafted in pairs]
         valid = [drafted["valid"] for _, drafted in pairs if "valid" in drafted]
-        passes = f"{mean([drafted['passes'] for _, drafted in pairs]):.1f}"
-        ratios = [f"{mean(fewer):.2f}x{bounds(fewer)}", f"{mean(tokens):.2f}x", f"{mean(seconds):.2f}x"]
+        passes = f"{fmean([drafted['passes'] for _, drafted in pairs]):.1f}"
+        ratios = [f"{fmean(fewer):.2f}x{bounds(fewer)}", f"{fmean(tokens):.2f}x", f"{fmean(seconds):.2f}x"]
         lines.append(
-            (task, str(latents), str(drafts), passes, *ratios, f"{mean(valid):.1f}" if valid else "")
+            (task, str(latents), str(drafts), passes, *ratios, f"{fmean(valid):.1f}" if valid else "")
         )
     return as_markdown(lines)
-
-
-def mean(values: list[float]) -> float:
-    """Return the mean over seeds."""
-    return sum(values) / len(values)
 
 
 def bounds(values: list[float]) -> str:
@@ -87,7 +83,7 @@ def bounds(values: list[float]) -> str:
     if len(values) < len(SEEDS) or len(set(values)) == 1:
         return ""
     half = half_interval(values)
-    return f" ({mean(values) - half:.2f}-{mean(values) + half:.2f})"
+    return f" ({fmean(values) - half:.2f}-{fmean(values) + half:.2f})"
 
 
 def main() -> None:

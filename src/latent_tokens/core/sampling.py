@@ -31,7 +31,7 @@ from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
 from latent_tokens.core.policies import choose_latents
 from latent_tokens.core.remasking import Decoded, Remask, probabilities_by_position, tokens_to_mask
 from latent_tokens.core.selection import FixedCount, select
-from latent_tokens.core.speculation import check_on_step, reference_step_logits, speculate
+from latent_tokens.core.speculation import reference_step_logits, speculate
 from latent_tokens.core.state import PlannedStep, Planner, State, Stop, start, write_tokens
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
@@ -76,9 +76,8 @@ def generate(
     state = start(net, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
     if decoding.drafts:
-        check_on_step(decoding, on_step)
         every_step = partial(reference_step_logits, net, method)
-        speculate(method, decoding, state, every_row, every_step, nucleus, stop)
+        speculate(method, decoding, state, every_row, every_step, nucleus, on_step, stop)
         return finish(state)
     every_slot = partial(reference_logits, net, method)
     loop = decode if decoding.remask is None else decode_and_remask
@@ -107,7 +106,8 @@ def decode_and_remask(
     given, to_decode = state.num_clean.clone(), state.num_masked
     extra = to_decode if decoding.extra_passes is None else decoding.extra_passes
     most_passes = to_decode + extra
-    state.sizes = state.sizes[:, :1].expand(-1, int(most_passes.max()) + 1)
+    if state.sizes.numel():
+        state.sizes = state.sizes[:, :1].expand(-1, int(most_passes.max()) + 1)
     then = torch.ones(state.tokens.shape, dtype=torch.float64, device=rows.device)
     while (state.num_masked[rows] > 0).any():
         steps: list[Step] = []

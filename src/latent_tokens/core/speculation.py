@@ -125,13 +125,6 @@ def reference_step_logits(
     return masked.view(len(masked), steps.num_steps, -1, masked.shape[-1])
 
 
-def check_on_step(decoding: Decoding, on_step: object) -> None:
-    """Raise ValueError if steps are to be reported. A pass with drafts has tokens of several steps."""
-    if on_step is not None:
-        setting = f"on_step with drafts={decoding.drafts}"
-        refuse(setting, "a pass decodes tokens of several steps", "drafts=0")
-
-
 @torch.no_grad()
 def speculate(
     method: Method,
@@ -140,12 +133,19 @@ def speculate(
     rows: Int[Tensor, " R"],
     step_logits: StepLogits,
     nucleus: Nucleus,
+    on_step: object = None,
     stop: Stop | None = None,
 ) -> None:
     """Decode these rows to their end, in each pass the accepted drafts and one token more.
 
     Arguments are those of `sampling.decode`. `step_logits` computes the logits of a pass.
+
+    Raises:
+        ValueError: `on_step` is set.
     """
+    if on_step is not None:
+        setting = f"on_step with drafts={decoding.drafts}"
+        refuse(setting, "a pass decodes tokens of several steps", "drafts=0")
     uniform, num_to_decode = state.streams.uniform, state.num_masked
     drafts = Drafts.none(rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,12 +111,13 @@ def read_answers(
         ValueError: A line is not of this form, or a problem is not in the list or has more answers.
     """
     # A list of boards has the same problem, without a given cell, at each number.
-    numbers_of: dict[str, list[int]] = {}
-    for number in reversed(range(len(problems))):
+    numbers_of: dict[str, deque[int]] = {}
+    for number in range(len(problems)):
         prompt = task.prompt(problems.take(slice(number, number + 1)))
-        numbers_of.setdefault(prompt, []).append(number)
+        numbers_of.setdefault(prompt, deque()).append(number)
 
     rounds: list[dict[int, Answer]] = [{} for _ in range(most)]
+    num_answers: Counter[int] = Counter()
     for line_number, line in lines_of(path):
         where = f"{path}, {line_number}"
         try:
@@ -125,7 +126,7 @@ def read_answers(
             answer: Answer = entries["answer"]
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{where}: must be JSON with problem and answer") from None
-        numbers = [int(named)] if is_number(named) and float(named).is_integer() else None
+        numbers = deque([int(named)]) if is_number(named) and float(named).is_integer() else None
         if isinstance(named, str):
             try:
                 numbers = numbers_of.get(task.prompt(task.encode(named)))
@@ -133,18 +134,16 @@ def read_answers(
                 fix = ". Write a number without quotes" if named.isdecimal() else ""
                 raise ValueError(f"{where}: {first_line(error)}{fix}") from None
         problem = f"{where}: problem={one_line(str(named), 80)}"
-        if numbers is None or (numbers and numbers[-1] not in range(len(problems))):
+        if numbers is None or numbers[0] not in range(len(problems)):
             fix = f"Use a number below {len(problems)} or a prompt of --template."
             raise ValueError(f"{problem} is not in the list. {fix}")
-        # The next answer is to the one that has fewest.
-        free = (
-            (place, n) for place in range(most) for n in sorted(numbers) if n not in rounds[place]
-        )
-        first = next(free, None)
-        if first is None:
+        number = numbers[0]
+        if num_answers[number] == most:
             fix = ". Use --pass-at for several" if most == 1 else ""
             raise ValueError(f"{problem} has an answer in an earlier line{fix}")
-        rounds[first[0]][first[1]] = answer
+        rounds[num_answers[number]][number] = answer
+        num_answers[number] += 1
+        numbers.rotate(-1)
     return [answers for answers in rounds if answers] or rounds[:1]
 
 

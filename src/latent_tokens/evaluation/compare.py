@@ -7,15 +7,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from latent_tokens.checks import refuse
 from latent_tokens.evaluation.intervals import NORMAL, half_interval
 from latent_tokens.evaluation.report import decoding_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SAME = ("task", "metric", "num_samples", "seed", "problems_sha256")
 """What two rows of the same problems share."""
@@ -172,15 +170,11 @@ def packed_outcomes(outcomes: np.ndarray) -> str:
         >>> packed_outcomes(np.array([True, False, True]))
         'oA=='
     """
-    import numpy as np
-
     return base64.b64encode(np.packbits(outcomes).tobytes()).decode()
 
 
 def outcomes_of(row: Row) -> list[bool]:
     """Return which problems a row solves. Raise ValueError if it does not say."""
-    import numpy as np
-
     if "outcomes" not in row:
         refuse(setting_in_words(row), "the row has no outcomes per problem", "a new evaluation")
     bits = np.unpackbits(np.frombuffer(base64.b64decode(row["outcomes"]), np.uint8))

@@ -29,7 +29,7 @@ from latent_tokens.core.sampling import (
     finish,
     reference_logits,
 )
-from latent_tokens.core.speculation import check_on_step, reference_step_logits, speculate
+from latent_tokens.core.speculation import reference_step_logits, speculate
 from latent_tokens.core.state import PlannedStep, State, Stop, start
 from latent_tokens.keywords import DecodingKeywords
 from latent_tokens.network.cached import CachedLogits
@@ -105,8 +105,6 @@ def generate(
     every_row = torch.arange(len(tokens), device=tokens.device)
     others = (fast_nucleus, on_step, stop)
     loop = decode if decoding.remask is None else decode_and_remask
-    if decoding.drafts:
-        check_on_step(decoding, on_step)
     cached = None if decoding.drafts else own_cache(inner, method, length, every_row)
     if cached is not None:
         with torch.inference_mode():
@@ -119,7 +117,7 @@ def generate(
                 if decoding.drafts:
                     slots = most_slots(method, decoding, length)
                     cache = CachedLogits(inner, method, part, order, table, slots)
-                    speculate(method, decoding, state, part, cache.of_steps, fast_nucleus, stop)
+                    speculate(method, decoding, state, part, cache.of_steps, *others)
                 else:
                     fast = FastCandidateLogits(inner, method, part, order, table)
                     loop(inner, method, decoding, state, part, fast, *others)
@@ -128,7 +126,7 @@ def generate(
         whole = as_denoiser(net)
         if decoding.drafts:
             every_step = partial(reference_step_logits, whole, method)
-            speculate(method, decoding, state, every_row, every_step, fast_nucleus, stop)
+            speculate(method, decoding, state, every_row, every_step, *others)
         else:
             every_slot = partial(reference_logits, whole, method)
             loop(whole, method, decoding, state, every_row, every_slot, *others)

@@ -240,7 +240,7 @@ def test_tiny_temperature_is_the_argmax():
     """Logits of 3 and 1 over 1e-308 overflow, and their differences to the largest do not."""
     logits = torch.tensor([[[1.0, 3.0]]], dtype=torch.float64)
     noise = torch.tensor([[0.3]], dtype=torch.float64)
-    assert sample_tokens(logits, ints([0]), 1e-308, 1, noise).tolist() == [[1]]
+    assert sample_tokens(logits, ints([0]), 1e-308, 1.0, noise).tolist() == [[1]]
 
 
 def test_nucleus_of_equal_probabilities_takes_the_first():

@@ -18,13 +18,23 @@ from helpers.documentation import ROOT
 from helpers.page import model, untrained
 from latent_tokens import METHODS, Text, from_pretrained, save_pretrained
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.core.attention import bidirectional, semi_causal
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 sys.path.append(str(ROOT / "scripts"))
 
 from page_sentences import SHIFT, Gaps, decoded_and_scored
 
-KEYS = ("latents", "candidates", "order", "temperature", "top_p", "seed", "refresh")  # of a request
+KEYS = (
+    "latents",
+    "candidates",
+    "order",
+    "temperature",
+    "top_p",
+    "seed",
+    "refresh",
+    "remask_every",
+)  # of a request
 MAX_DIFFERENCE = 1e-3 + 1e-9  # of two probabilities, each rounded to three digits
 ADAPTIVE = ("top_prob", "margin", "entropy")
 UNBUNDLED = {
@@ -100,8 +110,8 @@ def is_equal(expected, result):
     """Return whether a decode has equal choices. Until the first that differs, all else must be equal."""
     assert result["start"] == expected["start"]
     for ours, theirs in zip(expected["frames"], result["frames"], strict=True):
-        for key in ("step", "candidates", "latents", "processed", "all_processed"):
-            assert ours[key] == theirs[key], key
+        for key in ("step", "again", "candidates", "latents", "processed", "all_processed"):
+            assert ours.get(key) == theirs.get(key), key
         assert largest_difference(ours["beliefs"], theirs["beliefs"]) <= MAX_DIFFERENCE
         if ours["chosen"] != theirs["chosen"]:
             return False
@@ -131,9 +141,12 @@ def cases_of(loaded, num_given, most):
         k = rng.choice((1, 4, "all", "growing", None)) if order in ADAPTIVE else None
         if k == "all" and n not in (None, 0) and method.latent_control == "free":
             k = 4  # all masked tokens would be candidates
+        remask = 3 if seed % 3 == 2 and method.attention in (bidirectional, semi_causal) else None
         temperature = 1.0 if seed % 2 else rng.choice((0.0, None, 0.7))
         top_p = rng.choice((None, 0.8))
-        setting = SamplingConfig(n, k, order, temperature=temperature, top_p=top_p, seed=seed)
+        setting = SamplingConfig(
+            n, k, order, temperature=temperature, top_p=top_p, seed=seed, remask_every=remask
+        )
         cases.append(Case(loaded, puzzle(loaded.task, num_given, seed), setting))
     return cases
 
@@ -147,6 +160,7 @@ def test_engine_decodes_the_same_boards():
         SamplingConfig("all", "growing", "entropy", temperature=1.0, top_p=0.8, seed=3),
         SamplingConfig(5, None, "uniform", temperature=1.0, seed=4),
         SamplingConfig(2, 3, temperature=1.0, seed=5, refresh=False),
+        SamplingConfig(4, 4, temperature=1.0, seed=6, remask_every=2),
     ]
     assert_parity([Case(scdm, tokens, setting) for setting in settings])
 
@@ -171,6 +185,7 @@ def test_engine_errors_are_those_of_the_package(tmp_path):
         Case(arm, tokens, SamplingConfig()),
         Case(scdm, full, SamplingConfig()),
         Case(scdm, tokens, SamplingConfig(2, "all")),
+        Case(arm, prefix, SamplingConfig(remask_every=2)),
     ]
     for case, result in zip(cases, engine_results(cases), strict=True):
         with pytest.raises(ValueError, match=f"^{re.escape(result['error'])}$"):

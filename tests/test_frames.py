@@ -315,9 +315,11 @@ def test_trace_writes_its_page_and_picture_and_replaces_nothing(tmp_path, capsys
 # Text in the terminal: each step, with complete characters or a sign in their place.
 
 
-def step(chosen, tokens, latents, candidates):
-    chosen, tokens = torch.tensor([chosen]), torch.tensor([tokens])
-    return SimpleNamespace(chosen=chosen, tokens=tokens, latents=[latents], candidates=[candidates])
+def step(clean, chosen, tokens, latents, candidates):
+    layout = SimpleNamespace(positions=torch.tensor([[*clean, *latents, *candidates]]))
+    layout.num_clean = torch.tensor([len(clean)])
+    of_step = {"latents": [latents], "candidates": [candidates], "layout": layout}
+    return SimpleNamespace(chosen=torch.tensor([chosen]), tokens=torch.tensor([tokens]), **of_step)
 
 
 def test_every_step_is_drawn_in_its_colors(monkeypatch):
@@ -340,16 +342,18 @@ def test_every_step_is_drawn_in_its_colors(monkeypatch):
     first, second = "é".encode()
     tokens = torch.tensor([[97, 0, 0, 0, 0, 98]])
     with watching(Text(6), tokens, tokens == 97, torch.tensor([5])) as on_step:
-        on_step(step([2, -1], [99, -1], [3], [2, 1]))
-        on_step(step([3], [first], [], [3]))
-        on_step(step([4], [second], [], [4]))
+        on_step(step([0], [2, -1], [99, -1], [3], [2, 1]))
+        on_step(step([0, 2], [3], [first], [], [3]))
+        on_step(step([0, 2, 3], [4], [second], [], [4]))
+        on_step(step([0, 3, 4], [1], [100], [], [1]))  # 2 is masked again
     a, dot, box = ("a", "known"), ("·", "open"), "□"
     assert pictures == [
         [a, dot, dot, dot, dot],
         [a, (box, "candidate"), ("c", "new"), (box, "latent"), dot],
         [a, dot, ("c", "decoded"), (PART, "new"), dot],
         [a, dot, ("c", "decoded"), ("é", "new")],
-        [a, dot, ("c", "decoded"), ("é", "decoded")],
+        [a, ("d", "new"), dot, ("é", "decoded")],
+        [a, ("d", "decoded"), dot, ("é", "decoded")],
     ]
 
 

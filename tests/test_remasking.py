@@ -9,6 +9,7 @@ import torch
 import latent_tokens as lt
 from helpers.refusals import refused
 from latent_tokens.core.order import demote, promote
+from latent_tokens.core.remasking import tokens_to_mask
 from latent_tokens.core.sampling import generate as reference_generate
 
 LENGTH = 16
@@ -103,6 +104,20 @@ def test_rules_read_the_probability_of_their_time():
     assert not lt.LeastConfident(3)(step).any()
     assert lt.BelowBound(0.25)(step)[0, 1:4].tolist() == [True, False, False]
     assert lt.BelowBound(0.5)(step)[0, 1:4].tolist() == [True, False, True]
+
+
+def test_probabilities_that_differ_by_rounding_are_equal():
+    """Which is smaller would depend on the batch. So the first in the order goes back, and no bound is passed."""
+    then = torch.tensor([[0.9, 0.2 + 1e-7, 0.2, 0.8, 0.3]])
+    order, number, is_decoded = torch.arange(5)[None], torch.tensor([2]), torch.ones(1, 5, dtype=torch.bool)
+    step = lt.Decoded(order, order, then, then - 1e-7, number, is_decoded)
+    assert lt.LeastConfident(2)(step).tolist() == [[False, True, False, False, False]]
+    assert not lt.BelowBound(1)(step).any()
+    below = lt.BelowBound(0.2)(replace(step, then=torch.ones(1, 5)))
+    assert not below.any()
+    rule = lambda step: step.now < 0.5  # noqa: E731
+    for most, gone in ((0, []), (1, [1]), (2, [1, 2]), (5, [1, 2, 4])):
+        assert tokens_to_mask(rule, step, torch.tensor([most]))[0].nonzero()[:, 0].tolist() == gone
 
 
 def test_no_remasking_is_decoding_as_it_was(nano):

@@ -3,7 +3,7 @@
 python research/remasking/remasking.py                  # print table.md from the rows
 python research/remasking/remasking.py --measure RUNS   # measure what rows.jsonl lacks
 
-RUNS has the models, 6x6 boards: mdm-SEED and scdm-SEED.
+RUNS has the models of boards: sudoku-6-METHOD-SEED and sudoku-9-METHOD-SEED for mdm and scdm.
 """
 
 import sys
@@ -16,11 +16,13 @@ import torch
 
 import latent_tokens as lt
 from latent_tokens.evaluation.intervals import half_interval
+from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import append_result, read_results
 
 HERE = Path(__file__).parent
 SAMPLES, SEEDS = 100, (0, 1, 2)
+Start = tuple[torch.Tensor, torch.Tensor]  # tokens and what is known
 PLAIN, BEST = "one token per step", "better of two"
 RULES: dict[str, dict[str, Any]] = {
     PLAIN: {},
@@ -28,21 +30,31 @@ RULES: dict[str, dict[str, Any]] = {
     "below 0.2": {"remask_below": 0.2},
     "every second step": {"remask_every": 2},
 }
-ORDERS = ("top_prob", "entropy")
+METHODS, ORDERS = ("mdm", "scdm"), ("top_prob", "entropy")
+BOARDS, PUZZLES = "6x6 boards", "6x6 puzzles"
+CANDIDATES: dict[str, int | str] = {BOARDS: 4, PUZZLES: "all", "9x9 boards": 8}
+
+
+def setting_of(task: str, method: str, order: str, rule: str, seed: int) -> dict[str, Any]:
+    """Return the setting of a row. That of 6x6 boards has no task."""
+    setting = {"method": method, "order": order, "rule": rule, "seed": seed}
+    return setting if task == BOARDS else {"task": task, **setting}
 
 
 def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Append the rows that a file lacks."""
     torch.set_num_threads(1)
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
-    for order, method, rule, seed in product(ORDERS, ("mdm", "scdm"), RULES, SEEDS):
-        setting = {"method": method, "order": order, "rule": rule, "seed": seed}
+    for task, order, method, rule, seed in product(CANDIDATES, ORDERS, METHODS, RULES, SEEDS):
+        setting = setting_of(task, method, order, rule, seed)
         if setting in done:
             continue
-        model = lt.load(runs / f"{method}-{seed}")
-        settings = {"latents": "all", "candidates": 4, **RULES[rule]}
+        model = lt.load(runs / f"sudoku-{task[0]}-{method}-{seed}")
+        start = puzzles(model, runs / "puzzles") if task == PUZZLES else empty(model.task.length)
+        k = CANDIDATES[task]
+        settings = {"candidates": k, "latents": None if k == "all" else "all", **RULES[rule]}
         decoding = lt.Decoding(order=order, **settings)
-        tries = [draw(model, decoding, seed + 10 * number) for number in range(1 + (rule == BEST))]
+        tries = [draw(model, start, decoding, seed + 10 * number) for number in range(1 + (rule == BEST))]
         nats = torch.stack([sample_nats for _, sample_nats in tries])  # (tries, B)
         made = torch.stack([sample.tokens for sample, _ in tries])
         tokens = made[nats.argmin(0), torch.arange(SAMPLES)]
@@ -56,9 +68,26 @@ def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
         print(row, flush=True)
 
 
-def draw(model: lt.Model, decoding: lt.Decoding, seed: int) -> tuple[lt.Generated, torch.Tensor]:
+def empty(length: int) -> Start:
+    """Return boards without givens."""
+    known = torch.zeros(SAMPLES, length, dtype=torch.bool)
+    return known.long(), known
+
+
+def puzzles(model: lt.Model, folder: Path) -> Start:
+    """Return puzzles with one solution, which are made if they are missing."""
+    if not folder.exists():
+        lt.make_data(lt.DataConfig("sudoku-6-puzzle", folder, num_train=100, num_test=300))
+    found = read_split(model.task, folder, "test").take(slice(SAMPLES))
+    return torch.from_numpy(found.tokens).long() * torch.from_numpy(found.known), torch.from_numpy(
+        found.known
+    )
+
+
+def draw(
+    model: lt.Model, start: Start, decoding: lt.Decoding, seed: int
+) -> tuple[lt.Generated, torch.Tensor]:
     """Return samples, and the nats of each: those of its tokens when they were decoded."""
-    known = torch.zeros(SAMPLES, model.task.length, dtype=torch.bool)
     nats = torch.zeros(SAMPLES, dtype=torch.float64)
 
     def add(step: lt.Step) -> None:
@@ -66,39 +95,33 @@ def draw(model: lt.Model, decoding: lt.Decoding, seed: int) -> tuple[lt.Generate
         row = torch.arange(len(slot))
         nats[step.rows] -= step.probabilities[row, slot, step.tokens[:, 0]].double().log()
 
-    needs_nats = decoding.remask is None
-    arguments = (model.net, model.method, known.long(), known, decoding, seed)
-    made = lt.generate(*arguments, on_step=add if needs_nats else None)
-    return made, nats
+    on_step = add if decoding.remask is None else None
+    return lt.generate(model.net, model.method, *start, decoding, seed, on_step=on_step), nats
 
 
 def table(rows: list[Any]) -> str:
     """Return the table of the settings that every seed has, with intervals over seeds."""
-    heads = ("method", "order", "rule", "passes", "tokens", "valid %", "95% interval")
+    found = {tuple(row["setting"].items()): row for row in rows}
+    heads = ("task", "method", "order", "rule", "passes", "tokens", "valid %", "95% interval")
     lines = [(*heads, f"minus {PLAIN}", f"minus {BEST}")]
-    for order, method, rule in product(ORDERS, ("mdm", "scdm"), RULES):
-        found, plain, best = (
-            [row for seed in SEEDS if (row := row_of(rows, method, order, each, seed))]
+    for task, order, method, rule in product(CANDIDATES, ORDERS, METHODS, RULES):
+        keys = [
+            [tuple(setting_of(task, method, order, each, seed).items()) for seed in SEEDS]
             for each in (rule, PLAIN, BEST)
-        )
-        if min(map(len, (found, plain, best))) < len(SEEDS):
+        ]
+        if not all(key in found for of_rule in keys for key in of_rule):
             continue
-        valid = [row["valid"] for row in found]
-        passes, tokens = (fmean([row[name] for row in found]) for name in ("passes", "processed"))
+        ours, plain, best = ([found[key] for key in of_rule] for of_rule in keys)
+        valid = [row["valid"] for row in ours]
+        passes, tokens = (fmean([row[name] for row in ours]) for name in ("passes", "processed"))
         gains = []
         for others, name in ((plain, PLAIN), (best, BEST)):
-            differences = [row["valid"] - other["valid"] for row, other in zip(found, others, strict=True)]
+            differences = [row["valid"] - other["valid"] for row, other in zip(ours, others, strict=True)]
             is_shown = rule not in (PLAIN, name)
             gains.append(f"{fmean(differences):+.1f} ({bounds(differences)})" if is_shown else "")
         cost = (f"{passes:.1f}", f"{tokens:.0f}")
-        lines.append((method, order, rule, *cost, f"{fmean(valid):.1f}", bounds(valid), *gains))
+        lines.append((task, method, order, rule, *cost, f"{fmean(valid):.1f}", bounds(valid), *gains))
     return as_markdown(lines)
-
-
-def row_of(rows: list[Any], method: str, order: str, rule: str, seed: int) -> Any:
-    """Return the row of a setting, or None."""
-    setting = {"method": method, "order": order, "rule": rule, "seed": seed}
-    return next((row for row in rows if row["setting"] == setting), None)
 
 
 def bounds(values: list[float]) -> str:

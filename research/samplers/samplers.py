@@ -1,8 +1,10 @@
-"""Rules that decide after the predictions against a fixed count: accuracy over forward passes.
+"""Decoders compared at equal accuracy: fixed counts, rules that decide after the predictions, remasking.
 
-python research/samplers/samplers.py             # print table.md from the rows
-python research/samplers/samplers.py --measure   # measure what rows.jsonl lacks, then draw samplers.png
-python research/samplers/samplers.py --draw      # draw samplers.png from the rows
+python research/samplers/samplers.py                  # print table.md from the rows
+python research/samplers/samplers.py --measure RUNS   # measure what rows.jsonl lacks, then draw samplers.png
+python research/samplers/samplers.py --draw           # draw samplers.png from the rows
+
+RUNS has the models: TASK-METHOD-SEED of sudoku-6, sudoku-9 and zebra-compact-3.
 """
 
 import sys
@@ -25,17 +27,44 @@ sys.path.append(str(HERE.parent))
 
 from tables import Cell, Line  # noqa: E402
 
-ROOT = HERE.parents[1]
-PUZZLES = ROOT / "runs" / "samplers" / "puzzles"
-RULES = {
-    "top-prob, T": [{"order": "top_prob", "tokens_per_step": t} for t in (1, 2, 4)],
-    "entropy, T": [{"order": "entropy", "tokens_per_step": t} for t in (1, 2, 4)],
-    "threshold": [{"threshold": value} for value in (0.7, 0.9, 0.95, 0.99)],
-    "entropy bound": [{"entropy_bound": value} for value in (0.03, 0.1, 0.3, 1.0)],
-    "factor": [{"factor": value} for value in (0.1, 0.3, 1.0)],
+Settings = dict[str, Any]
+
+
+def each(name: str, *values: float, **shared: str | float) -> list[Settings]:
+    """Return the settings of each value of a rule."""
+    return [{**shared, name: value} for value in values]
+
+
+OF_ALL: dict[str, list[Settings]] = {
+    "top-prob, T": each("tokens_per_step", 1, 2, 4, order="top_prob"),
+    "entropy, T": each("tokens_per_step", 1, 2, 4, order="entropy"),
+    "threshold": each("threshold", 0.7, 0.9, 0.95, 0.99),
+    "entropy bound": each("entropy_bound", 0.03, 0.1, 0.3, 1.0),
+    "factor": each("factor", 0.1, 0.3, 1.0),
 }
-DRAWN = (0, 3, 8, 10)  # the curves of the figure
-CLOSE = 2.0  # points below one token per step that count as equal
+RULES = OF_ALL | {
+    "entropy, threshold": each("threshold", 0.7, 0.9, 0.95, 0.99, order="entropy"),
+    "entropy, factor": each("factor", 0.1, 0.3, order="entropy"),
+    "Fréchet bound": each("frechet_bound", 0.5, 0.8, 0.95),
+    "entropy, Fréchet bound": each("frechet_bound", 0.5, 0.8, 0.95, order="entropy"),
+    "remasking": each("remask_every", 2, 4, order="top_prob"),
+    "entropy, remasking": each("remask_every", 2, 4, order="entropy"),
+    "entropy, threshold 0.9, remasking": each("remask_every", 2, 4, order="entropy", threshold=0.9),
+}
+OF_NINE = {
+    "top-prob, T": each("tokens_per_step", 1, order="top_prob"),
+    "entropy, T": each("tokens_per_step", 1, order="entropy"),
+    "threshold": each("threshold", 0.99),
+    "entropy bound": each("entropy_bound", 0.03, 0.1),
+    "entropy, threshold": each("threshold", 0.9, 0.95, order="entropy"),
+    "entropy, remasking": each("remask_every", 2, order="entropy"),
+}
+"""The rules of 9x9 boards, whose decodes take the longest."""
+VALUES = ("tokens_per_step", "remask_every", "threshold", "entropy_bound", "factor", "frechet_bound")
+DRAWN = (0, 1, 8, 9)  # the curves of the figure
+COLORS = {rule: RULE_COLORS[name] for rule in RULES if (name := rule.removesuffix(", T")) in RULE_COLORS}
+"""The rules of the figure."""
+CLOSE = 2.0  # points below the best one token per step that count as equal
 
 
 class Curve(NamedTuple):
@@ -53,52 +82,61 @@ class Curve(NamedTuple):
         n = "" if self.latents is None else f", n = {self.latents}"
         return f"{self.task}, {self.method}, k = {self.candidates}{n}"
 
+    @property
+    def rules(self) -> dict[str, list[Settings]]:
+        """The rules that decode it. Remasking needs clean tokens that attend to each other."""
+        if self.task == "boards 9x9":
+            return OF_NINE
+        return RULES if self.candidates == "all" and self.task != "Zebra" else OF_ALL
+
+    @property
+    def seeds(self) -> range:
+        """The training seeds of its models."""
+        return range(1 if self.task == "Zebra" else 3)
+
 
 ON_BOARDS = [("mdm", "all", None), ("scdm", "all", None), *product(("scdm", "esolm"), (8,), (0, "all"))]
 CURVES = [
     *(Curve("boards 6x6", *setting, samples=300) for setting in ON_BOARDS),
     *(Curve("Zebra", method, "all", None, 500) for method in ("mdm", "scdm")),
-    *(Curve("boards 9x9", method, "all", None, 100) for method in ("mdm", "scdm")),
+    Curve("boards 9x9", "mdm", "all", None, 100),
     *(Curve("puzzles 6x6", method, "all", None, 300) for method in ("mdm", "scdm")),
 ]
+TASKS = {"boards 6x6": "sudoku-6", "puzzles 6x6": "sudoku-6", "boards 9x9": "sudoku-9"}
 
 
-def models_of(curve: Curve) -> Iterator[tuple[int, str]]:
-    """Yield the training seeds of a curve, with the directory or name of each model."""
-    if curve.task == "boards 9x9":
-        yield 0, f"sudoku-9-{curve.method}"
-    else:
-        task, num_seeds = ("zebra-compact-3", 1) if curve.task == "Zebra" else ("sudoku-6", 3)
-        for seed in range(num_seeds):
-            yield seed, str(ROOT / "runs" / "samplers" / f"{task}-{curve.method}-{seed}")
+def models_of(curve: Curve, runs: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the training seeds of a curve whose models are there, with their directories."""
+    for seed in curve.seeds:
+        folder = runs / f"{TASKS.get(curve.task, 'zebra-compact-3')}-{curve.method}-{seed}"
+        if folder.exists():
+            yield seed, folder
 
 
-def measure(path: Path = HERE / "rows.jsonl", samples: int | None = None) -> None:
+def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Append the rows that a file lacks."""
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
     load = lru_cache(1)(lt.load)
     for curve in CURVES:
-        for seed, name in models_of(curve):
-            for rule, settings in RULES.items():
-                for values in settings:
-                    setting: dict[str, Any] = {**curve._asdict(), "seed": seed, "rule": rule, **values}
-                    if setting in done:
-                        continue
-                    model = load(name)
-                    data = puzzles() if curve.task == "puzzles 6x6" else None
-                    shared = {"candidates": curve.candidates, "num_samples": samples or curve.samples}
-                    latents = None if curve.latents is None else (curve.latents,)
-                    (row,) = model.evaluate(**shared, latents=latents, data=data, seed=seed, **values).rows
-                    kept = ("metric", row["metric"], "num_samples", "processed", "relative_cost")
-                    kept += ("forward_passes_mean", "seconds", "problems_sha256")
-                    append_result(path, {"setting": setting, **{key: row[key] for key in kept}})
+        for seed, folder in models_of(curve, runs):
+            for rule, values in ((rule, values) for rule, every in curve.rules.items() for values in every):
+                setting: Settings = {**curve._asdict(), "seed": seed, "rule": rule, **values}
+                if setting in done:
+                    continue
+                data = puzzles(runs / "puzzles") if curve.task == "puzzles 6x6" else None
+                shared = {"candidates": curve.candidates, "num_samples": curve.samples}
+                latents = None if curve.latents is None else (curve.latents,)
+                (row,) = load(folder).evaluate(**shared, latents=latents, data=data, seed=seed, **values).rows
+                kept = ("metric", row["metric"], "num_samples", "processed", "relative_cost")
+                kept += ("forward_passes_mean", "seconds", "problems_sha256")
+                append_result(path, {"setting": setting, **{key: row[key] for key in kept}})
 
 
-def puzzles() -> Path:
+def puzzles(folder: Path) -> Path:
     """Return the data set of 6x6 puzzles, which is made if it is missing."""
-    if not PUZZLES.exists():
-        lt.make_data(lt.DataConfig("sudoku-6-puzzle", PUZZLES, num_train=100, num_test=300))
-    return PUZZLES
+    if not folder.exists():
+        lt.make_data(lt.DataConfig("sudoku-6-puzzle", folder, num_train=100, num_test=300))
+    return folder
 
 
 def points(rows: list[Any], curve: Curve, rule: str) -> dict[float, Line]:
@@ -107,8 +145,8 @@ def points(rows: list[Any], curve: Curve, rule: str) -> dict[float, Line]:
     for row in rows:
         setting = row["setting"]
         if Curve(*(setting[name] for name in Curve._fields)) == curve and setting["rule"] == rule:
-            names = ("tokens_per_step", "threshold", "entropy_bound", "factor")
-            of_value = found.setdefault(next(setting[n] for n in names if n in setting), [])
+            value = next(setting[name] for name in VALUES if name in setting)
+            of_value = found.setdefault(value, [])
             of_value.append({**row, "train_seed": setting["seed"]})
     problems = None if curve.task.startswith("boards") else curve.task
     cell = Cell(curve.method, rule, curve.latents, task=curve.task, problems=problems)
@@ -137,22 +175,29 @@ def table(rows: list[Any]) -> str:
     return as_markdown(lines)
 
 
-def fewest(rows: list[Any]) -> str:
-    """Return the fewest passes of each rule at most CLOSE points below one token per step in its order."""
-    lines = [("task, model", "one token: passes, accuracy %", *list(RULES)[2:])]
+def choices(rows: list[Any]) -> str:
+    """Return for each curve one token per step, the fewest passes at its accuracy, and the best decoder."""
+    heads = ("model", *(f"one token, {order}" for order in ("top-prob", "entropy")))
+    lines = [(*heads, "fewest passes at the better of both", "most accurate")]
     for curve in CURVES:
-        cells = []
-        one: dict[str, Line] = {
-            order: points(rows, curve, f"{order}, T")[1] for order in ("top-prob", "entropy")
-        }
-        for rule in list(RULES)[2:]:
-            goal = one["entropy" if rule == "entropy bound" else "top-prob"].mean - CLOSE
-            fits = [(passes_of(at), at.mean) for at in points(rows, curve, rule).values()]
-            best = min((each for each in fits if each[1] >= goal), default=None)
-            cells.append("none" if best is None else f"{best[0]:.1f} ({best[1]:.1f}%)")
-        shown = ", ".join(f"{order} {at.mean:.1f}" for order, at in one.items())
-        lines.append((curve.title, f"{passes_of(one['entropy']):.0f}: {shown}", *cells))
+        found = {(rule, value): at for rule in RULES for value, at in points(rows, curve, rule).items()}
+        if not found:
+            continue
+        one = [found[f"{order}, T", 1] for order in ("top-prob", "entropy")]
+        goal = max(at.mean for at in one) - CLOSE
+        fits = [key for key, at in found.items() if at.mean >= goal]
+        fewest, best = (
+            min(fits, key=lambda key: passes_of(found[key])),
+            max(fits, key=lambda key: found[key].mean),
+        )
+        told = [f"{rule} {value:g}: {shown(found[rule, value])}" for rule, value in (fewest, best)]
+        lines.append((curve.title, *map(shown, one), *told))
     return as_markdown(lines)
+
+
+def shown(line: Line) -> str:
+    """Return the passes of a line and its accuracy."""
+    return f"{passes_of(line):.1f} ({line.mean:.1f}%)"
 
 
 def draw(rows: list[Any]) -> None:
@@ -162,27 +207,28 @@ def draw(rows: list[Any]) -> None:
     sheet = Figure(figsize=(9.6, 7.4), layout="constrained")
     for axes, index in zip(sheet.subplots(2, 2).flat, DRAWN, strict=True):
         curve = CURVES[index]
-        for rule, marker in zip(RULES, "osD^v", strict=True):
+        for rule, marker in zip(COLORS, "osD^vP", strict=True):
             found = points(rows, curve, rule).values()
             at = sorted((passes_of(line), line.mean, *(line.interval or ())) for line in found)
-            passes, means, lows, highs = np.array(at).T
-            color = RULE_COLORS[rule.removesuffix(", T")]
-            label = rule.replace(", T", ", fixed T")
-            look = {"marker": marker, "markersize": 4, "capsize": 2, "label": label}
-            axes.errorbar(passes, means, (means - lows, highs - means), color=color, **look)
-        is_puzzle = curve.task in ("Zebra", "puzzles 6x6")
-        style(axes, "forward passes per sample", f"{'solved' if is_puzzle else 'valid'} (%)", curve.title)
+            if at:
+                passes, means, lows, highs = np.array(at).T
+                label = rule.replace(", T", ", fixed T")
+                look = {"marker": marker, "markersize": 4, "capsize": 2, "label": label}
+                axes.errorbar(passes, means, (means - lows, highs - means), color=COLORS[rule], **look)
+        solved = "valid" if curve.task.startswith("boards") else "solved"
+        style(axes, "forward passes per sample", f"{solved} (%)", curve.title)
         axes.set(ylim=(0, 100), xlim=(0, None))
-    legend_of(sheet, columns=5)
-    puzzles, boards = (
-        passes_of(points(rows, CURVES[index], "threshold")[0.99])
-        / passes_of(points(rows, CURVES[index], "top-prob, T")[1])
-        for index in (10, 0)
+    legend_of(sheet, columns=3)
+    (with_threshold, one) = (
+        points(rows, CURVES[0], rule)[value]
+        for rule, value in (("entropy, threshold", 0.9), ("entropy, T", 1))
     )
-    title = f"A threshold of 0.99 needs {puzzles:.0%} of the passes on puzzles, {boards:.0%} on boards (mdm)"
+    title = (
+        f"By entropy, a threshold of 0.9 has {with_threshold.mean:.0f}% valid boards in "
+        f"{passes_of(with_threshold):.0f} passes, one token {one.mean:.0f}% in {passes_of(one):.0f} (mdm)"
+    )
     caption = (
-        "Fixed: T = 1, 2 or 4 tokens per step. 6x6: three training seeds, 300 samples each. "
-        "9x9: one seed, 100 samples. 95% intervals."
+        "Fixed: T = 1, 2 or 4 tokens per step. Three training seeds of 300 samples (9x9: 100), 95% intervals"
     )
     save_sheet(sheet, title, caption, HERE / "samplers")
 
@@ -190,13 +236,11 @@ def draw(rows: list[Any]) -> None:
 def main() -> None:
     """Print the tables, or measure."""
     if "--measure" in sys.argv:
-        measure()
-        draw(read_results(HERE / "rows.jsonl"))
-        return
+        measure(Path(sys.argv[-1]))
     rows = read_results(HERE / "rows.jsonl")
-    if "--draw" in sys.argv:
+    if "--measure" in sys.argv or "--draw" in sys.argv:
         draw(rows)
-    print(table(rows), fewest(rows), sep="\n", end="")
+    print(table(rows), choices(rows), sep="\n", end="")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ RULE_COLORS = {
     "entropy": "#c51b4b",
     "threshold": "#8c510a",
     "entropy bound": "#6a3d9a",
-    "factor": "#8a8a00",
+    "entropy, threshold": "#8a8a00",
+    "entropy, remasking": "#00504f",
 }
 """The curves of decoding rules, none of which has the color of a method."""
 

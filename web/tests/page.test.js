@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { joinNames, readAddress, splitNames, writeAddress } from "../../src/latent_tokens/page/js/address.js";
-import { cellsAt } from "../../src/latent_tokens/page/js/moment.js";
+import { beliefsAt, cellsAt, firstMistake } from "../../src/latent_tokens/page/js/moment.js";
 import { percents, shortName } from "../../src/latent_tokens/page/js/dom.js";
 import { onlySolution, readPuzzle, writePuzzle } from "../../src/latent_tokens/page/js/puzzle.js";
 
@@ -36,6 +36,22 @@ test("a cell is wrong if it differs from the only solution, else if it is in con
   assert.deepEqual(wrong([0, 1, 0, 1]), [false, true, false, true]);
   assert.deepEqual(wrong(null), [false, true, true, false]);
   assert.match(cellsAt(trace, 3, null)[1].label, /in conflict$/);
+});
+
+test("a token that is masked again is empty, no mistake, and predicted anew", () => {
+  const start = { kind: "sudoku", columns: 2, tokens: [0, null, null, null], signs: ["1", "2"] };
+  const beliefs = [0.2, 0.3, 0.4].map((p) => ({ 1: [[0, p]] }));
+  const frames = [
+    { chosen: [[1, 0]], candidates: [1], latents: [2], beliefs: beliefs[0] },
+    { again: [1], chosen: [[2, 0]], candidates: [2], latents: [], beliefs: beliefs[1] },
+    { chosen: [[1, 1]], candidates: [1], latents: [], beliefs: beliefs[2] },
+  ];
+  const trace = /** @type {any} */ ({ start, frames, end: { broken: [] } });
+  const signs = [1, 2, 3].map((at) => cellsAt(trace, at, null).map(({ sign }) => sign));
+  assert.deepEqual(signs, [["1", "1", "", ""], ["1", "", "1", ""], ["1", "2", "1", ""]]);
+  assert.deepEqual([1, 2, 3].map((at) => beliefsAt(trace, at, 1)), [[[0, 0.2]], [[0, 0.3]], [[0, 0.4]]]);
+  assert.equal(firstMistake(trace, [0, 1, 0, 1]), null);
+  assert.equal(firstMistake(trace, [0, 0, 0, 1]), 3);
 });
 
 test("names of models with a comma are in an address", () => {

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.checks import check_int, check_min, function_name, refuse
+from latent_tokens.core.confidence import CONFIDENCE_RTOL, SMALLEST
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class BelowBound:
 
     def __call__(self, step: Decoded) -> Bool[Tensor, "A L"]:
         """Return which tokens go back."""
-        return (step.now < self.probability) & (step.now < step.then)
+        bound = step.then.clamp(max=self.probability)
+        return step.now < bound - tolerance_of(bound)
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,19 @@ class LeastConfident:
     def __call__(self, step: Decoded) -> Bool[Tensor, "A L"]:
         """Return which tokens go back."""
         ranked = step.then.masked_fill(~step.is_decoded, torch.inf)
-        least = torch.zeros_like(step.is_decoded).scatter(1, ranked.argmin(1, keepdim=True), True)
+        least = torch.zeros_like(step.is_decoded).scatter(1, least_probable(ranked), True)
         return least & (step.number % self.steps == 0)[:, None]
+
+
+def tolerance_of(probability: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Return the largest difference of equal probabilities (D-43, ties)."""
+    return CONFIDENCE_RTOL * probability.clamp(min=SMALLEST)
+
+
+def least_probable(probabilities: Float[Tensor, "A L"]) -> Int[Tensor, "A 1"]:
+    """Return the entry of the smallest probability, of equal ones the first."""
+    least = probabilities.amin(1, keepdim=True)
+    return (probabilities <= least + tolerance_of(least)).byte().argmax(1, keepdim=True)
 
 
 def short_form_of_remask(rule: Remask | None) -> dict[str, float | int | str | None]:
@@ -127,8 +140,13 @@ def tokens_to_mask(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool
         problem = f"returns {given}, not a bool for each of {tuple(shape)} tokens"
         refuse(f"remask={function_name(rule)}", problem, "step.now < 0.1")
     said = said & step.is_decoded
-    rank = step.now.masked_fill(~said, torch.inf).argsort(dim=1, stable=True).argsort(dim=1)
-    return said & (rank < most[:, None])
+    left = step.now.masked_fill(~said, torch.inf)
+    kept = torch.zeros_like(said)
+    for number in range(int(torch.minimum(said.sum(1), most).max())):
+        least = least_probable(left)
+        kept |= torch.zeros_like(said).scatter(1, least, most[:, None] > number)
+        left = left.scatter(1, least, torch.inf)
+    return said & kept
 
 
 def probabilities_by_position(

@@ -315,6 +315,8 @@ def moments(trace: TraceRecord) -> list[Moment]:
     tokens = list(trace["start"]["tokens"])
     steps = []
     for number, frame in enumerate(trace["frames"]):
+        for cell in frame.get("again", ()):
+            tokens[cell] = None
         steps.append(Moment(trace, number, tuple(tokens), frame))
         for cell, token in frame["chosen"]:
             tokens[cell] = token

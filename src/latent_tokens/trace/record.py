@@ -35,6 +35,8 @@ class StartSettings(TypedDict):
     temperature: float
     seed: int
     off_distribution: NotRequired[bool]
+    remask_every: NotRequired[int]
+    remask_below: NotRequired[float]
 
 
 class Start(TypedDict):
@@ -61,6 +63,7 @@ class Frame(TypedDict):
 
     step: int
     chosen: list[list[int]]  # pairs of a cell and its token
+    again: NotRequired[list[int]]  # the cells that were masked again before the step
     candidates: list[int]
     latents: list[int]
     # by cell: pairs of a token and its probability, descending
@@ -157,15 +160,25 @@ def trace(request: DecodeRequest) -> TraceRecord:
     cell_of = {position: cell for cell, position in enumerate(request.view.positions)}
     length = int(request.problem.lengths[0])
     num_known = int(request.problem.known.sum())
+    decoded_before: set[int] = set()  # positions
 
     def on_step(step: Step) -> None:
         before = frames[-1]["processed"] if frames else 0
         num_decoded = int(step.layout.num_clean[0]) - num_known + step.chosen.shape[1]
-        decoded = zip(step.chosen[0].tolist(), step.tokens[0].tolist(), strict=True)
+        chosen, tokens = step.chosen[0].tolist(), step.tokens[0].tolist()
+        decoded = zip(chosen, tokens, strict=True)
+        again = decoded_before.difference(
+            step.layout.positions[0, : int(step.layout.num_clean[0])].tolist()
+        )
+        decoded_before.difference_update(again)
+        decoded_before.update(chosen)
         frames.append(
             {
                 "step": int(step.number[0]),
                 "chosen": [[cell_of[at], token] for at, token in decoded if at in cell_of],
+                **(
+                    {"again": sorted(cell_of[at] for at in again if at in cell_of)} if again else {}
+                ),
                 "candidates": [cell_of[at] for at in step.candidates[0] if at in cell_of],
                 "latents": [cell_of[at] for at in step.latents[0] if at in cell_of],
                 "beliefs": dict(top_probabilities(step, cell_of)),
@@ -207,6 +220,10 @@ def start_of(request: DecodeRequest) -> Start:
     )
     if is_off_distribution(method, request.decoding.latents):
         settings["off_distribution"] = True
+    if request.setting.remask_every is not None:
+        settings["remask_every"] = request.setting.remask_every
+    if request.setting.remask_below is not None:
+        settings["remask_below"] = request.setting.remask_below
     start: Start = {
         "model": request.model.name,
         "method": name_of(method),

@@ -52,11 +52,11 @@ def watching(
     with Live(drawing(), console=output, refresh_per_second=REFRESHES) as live:
 
         def on_step(step: Step) -> None:
-            # The kinds of the last step are over.
+            # The kinds of the last step are over. A decoded token may be masked again.
+            clean = set(step.layout.positions[0, : int(step.layout.num_clean[0])].tolist())
             for position, kind in enumerate(kinds):
-                kinds[position] = {"new": "decoded", "latent": "open", "candidate": "open"}.get(
-                    kind, kind
-                )
+                if kind != "known":
+                    kinds[position] = "decoded" if position in clean else "open"
 
             # The input and the decoded tokens of this step.
             for position in step.latents[0]:

@@ -1,5 +1,6 @@
 /** The settings of a request, with the defaults of `latent-tokens solve`, and k and n of each step. */
 
+import { RULES } from "./attention.js";
 import { latentControl, maxVisible, nameOf } from "./methods.js";
 import { CONFIDENCES } from "./probability.js";
 
@@ -15,6 +16,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number} [seed]
  * @property {boolean} [off_distribution] allow any n for a method whose n is fixed in training
  * @property {boolean} [refresh] whether every step shuffles the masked tokens again; true if left out
+ * @property {number | null} [remask_every] after how many steps the least sure token is masked again
  * @property {number} [row] the sample of a batch whose random numbers are drawn
  */
 /**
@@ -27,6 +29,7 @@ import { CONFIDENCES } from "./probability.js";
  * @property {number} top_p
  * @property {number} seed
  * @property {boolean} isOffDistribution n leaves out masked tokens that each input had in training
+ * @property {number | null} remaskEvery
  * @property {number} row
  */
 
@@ -47,6 +50,7 @@ export function decodingFor(method, settings) {
   const isLeftToRight = method.order === "left_to_right";
   const order = settings.order ?? (isLeftToRight ? "left_to_right" : "top_prob");
   checkOrder(method, order);
+  checkRemasking(method, settings.remask_every ?? null);
   const candidates = settings.candidates ?? DEFAULT_CANDIDATES;
   const latents = latentsFor(method, settings.latents ?? null, settings.off_distribution ?? false);
   if (candidates === "all" && order in CONFIDENCES) checkSomeAreLatent(method, settings.latents ?? null);
@@ -59,6 +63,7 @@ export function decodingFor(method, settings) {
     seed: settings.seed ?? 0,
     isOffDistribution: isOffDistribution(method, latents),
     refresh: settings.refresh ?? true,
+    remaskEvery: settings.remask_every ?? null,
     row: settings.row ?? 0,
   };
 }
@@ -173,12 +178,28 @@ function checkOrder(method, order) {
   }
 }
 
+/**
+ * Throw if a clean token's own prediction does not depend on all other clean ones.
+ *
+ * @param {Method} method
+ * @param {number | null} every
+ */
+function checkRemasking(method, every) {
+  const isBidirectional = RULES[method.attention](0, 1, 2);
+  if (every === null || (method.readout === "in_place" && isBidirectional)) return;
+  throw new Error(
+    `remask is not supported by ${nameOf(method)}: its clean tokens do not attend to later ones. ` +
+      "Use a mdm or scdm model.",
+  );
+}
+
 /** @param {Settings} settings */
-function checkSettings({ latents, candidates, order, temperature, top_p, seed, row }) {
+function checkSettings({ latents, candidates, order, temperature, top_p, seed, row, remask_every }) {
   if (latents !== "all") checkCount("latents", latents ?? 0, 0);
   if (candidates !== "all" && candidates !== "growing") checkCount("candidates", candidates ?? 1, 1);
   checkCount("seed", seed ?? 0, 0);
   checkCount("row", row ?? 0, 0);
+  checkCount("remask_every", remask_every ?? 2, 2);
   if (order && !ORDERS.includes(order))
     throw new Error(`order=${order}: must be one of ${ORDERS.join(", ")}`);
   if (!((temperature ?? 0) >= 0 && Number.isFinite(temperature ?? 0))) {

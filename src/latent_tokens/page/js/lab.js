@@ -37,6 +37,7 @@ export class Lab {
   example = /** @type {HTMLSelectElement} */ ($("#example"));
   puzzle = /** @type {HTMLInputElement} */ ($("#puzzle"));
   refresh = /** @type {HTMLInputElement} */ ($("#refresh"));
+  remask = /** @type {HTMLInputElement} */ ($("#remask"));
   off = /** @type {HTMLInputElement} */ ($("#off"));
 
   /**
@@ -75,8 +76,8 @@ export class Lab {
     const counts = ["", "1", "2", "4", "8", "16", "all", "growing"];
     const options = counts.map((k) => /** @type {const} */ ([k, k || "the default"]));
     offer(/** @type {HTMLSelectElement} */ (this.setting("k")), options);
-    for (const name of SETTINGS) this.setting(name).addEventListener("change", () => this.decode());
-    for (const box of [this.refresh, this.off]) box.addEventListener("change", () => this.decode());
+    const fields = [...SETTINGS.map((name) => this.setting(name)), this.refresh, this.remask, this.off];
+    for (const field of fields) field.addEventListener("change", () => this.decode());
     this.example.addEventListener("change", () => this.take(this.example.value));
     $("#own").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -148,6 +149,7 @@ export class Lab {
       }
     }
     this.refresh.checked = entries.keep === undefined;
+    this.remask.checked = entries.remask !== undefined;
     this.off.checked = entries.off !== undefined;
     try {
       this.setPuzzle(readPuzzle(entries.puzzle ?? examples[0].puzzle, this.side));
@@ -241,7 +243,7 @@ export class Lab {
   }
 
   get address() {
-    const { lanes, refresh, off } = this;
+    const { lanes, refresh, remask, off } = this;
     const settings = SETTINGS.map((name) => [name, this.setting(name).value]);
     return writeAddress({
       puzzle: writePuzzle([...this.tokens]),
@@ -249,6 +251,7 @@ export class Lab {
       n: lanes.map(({ latents }) => latents).join(),
       ...Object.fromEntries(settings.filter(([name, value]) => value !== DEFAULTS[name])),
       keep: refresh.checked ? "" : "1",
+      remask: remask.checked ? "1" : "",
       off: off.checked ? "1" : "",
       step: this.player.at === 1 ? "" : String(this.player.at),
     });

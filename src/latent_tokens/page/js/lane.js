@@ -19,6 +19,8 @@ import {
 
 /** @typedef {import("./moment.js").Recorded} Recorded */
 
+const REMASK_EVERY = 2; // steps
+
 export class Lane {
   /** @type {Recorded | null} */
   trace = null;
@@ -112,6 +114,7 @@ export class Lane {
       top_p: Number(valueOf("top_p")),
       seed: Number(valueOf("seed")),
       refresh: lab.refresh.checked,
+      remask_every: lab.remask.checked ? REMASK_EVERY : null,
       off_distribution: lab.off.checked,
     };
   }

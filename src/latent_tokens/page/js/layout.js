@@ -61,3 +61,15 @@ export function promote(order, numClean, entry) {
   const clean = order.slice(0, numClean);
   return [...clean, order[entry], ...order.slice(numClean).filter((_, i) => numClean + i !== entry)];
 }
+
+/**
+ * Return an order with a clean entry moved behind the other clean ones, the inverse of `promote`.
+ *
+ * @param {number[]} order
+ * @param {number} numClean
+ * @param {number} entry index in the order
+ */
+export function demote(order, numClean, entry) {
+  const clean = order.slice(0, numClean).filter((_, i) => i !== entry);
+  return [...clean, order[entry], ...order.slice(numClean)];
+}

@@ -52,12 +52,14 @@ export const signOf = ({ signs }, token) => (signs[token] || "\u2423").replaceAl
  */
 export function cellsAt({ start, frames, end }, at, solution) {
   const sign = (/** @type {number} */ token) => signOf(start, token);
+  const open = { sign: "", kind: "out", label: "masked, not in the input" };
   const cells = start.tokens.map((token) =>
     token === null
-      ? { sign: "", kind: "out", label: "masked, not in the input" }
+      ? { ...open }
       : { sign: sign(token), kind: "given", label: `${sign(token)}, given` },
   );
   frames.slice(0, at).forEach((frame, index) => {
+    for (const cell of frame.again ?? []) cells[cell] = { ...open };
     for (const [cell, token] of frame.chosen) {
       const isNew = index === at - 1;
       const isWrong = solution !== null && solution[cell] !== token;
@@ -86,14 +88,18 @@ export function cellsAt({ start, frames, end }, at, solution) {
 }
 
 /**
- * Return the first step whose token the only solution does not have, from 1, or null.
+ * Return the first step whose token stays and is not that of the only solution, from 1, or null.
  *
  * @param {Recorded} trace
  * @param {readonly (number | null)[] | null} solution
  */
 export function firstMistake({ frames }, solution) {
   if (!solution) return null;
-  const index = frames.findIndex(({ chosen }) => chosen.some(([cell, token]) => solution[cell] !== token));
+  const stays = (/** @type {number} */ cell, /** @type {number} */ step) =>
+    !frames.slice(step + 1).some(({ again }) => again?.includes(cell));
+  const index = frames.findIndex(({ chosen }, step) =>
+    chosen.some(([cell, token]) => solution[cell] !== token && stays(cell, step)),
+  );
   return index < 0 ? null : index + 1;
 }
 
@@ -103,10 +109,12 @@ export function firstMistake({ frames }, solution) {
  * @param {RecordedStart} start
  */
 export function settingWords({ model, settings }) {
-  const { latents, candidates, order, temperature, off_distribution } = settings;
+  const { latents, candidates, order, temperature, off_distribution, remask_every, remask_below } = settings;
   const words = [`n = ${latents}`, `k = ${candidates}`, ORDER_NAMES[order] ?? order];
   if (temperature) words.push(`temperature ${temperature}`);
   if (off_distribution) words.push("off-distribution");
+  if (remask_every) words.push(`remask every ${remask_every}`);
+  if (remask_below) words.push(`remask below ${remask_below}`);
   return `${shortName(model)}, ${words.join(", ")}`;
 }
 
@@ -156,7 +164,8 @@ export function stepWords({ start, frames }, at) {
     const share = rank < 0 ? "" : ` (${percents(beliefs.map(([, p]) => p))[rank]})`;
     return `${signOf(start, token)} in ${placeOf(geometry, cell)}${share}`;
   });
-  return `${decoded.join(", ")}. ${plural(frame.latents.length, "latent token")}.`;
+  const again = (frame.again ?? []).map((cell) => `${placeOf(geometry, cell)} is masked again. `);
+  return `${again.join("")}${decoded.join(", ")}. ${plural(frame.latents.length, "latent token")}.`;
 }
 
 /**
@@ -167,6 +176,9 @@ export function stepWords({ start, frames }, at) {
  * @param {number} cell
  */
 export function beliefsAt({ frames }, at, cell) {
-  const own = frames.slice(0, at).find(({ chosen }) => chosen.some(([decoded]) => decoded === cell));
-  return (own ?? frames[at - 1])?.beliefs[cell] ?? null;
+  const seen = frames.slice(0, at);
+  const last = (/** @type {(frame: import("./trace.js").Frame) => boolean} */ of) => seen.findLastIndex(of);
+  const own = last(({ chosen }) => chosen.some(([decoded]) => decoded === cell));
+  const isKept = own >= 0 && own >= last(({ again }) => again?.includes(cell) ?? false);
+  return frames[isKept ? own : at - 1]?.beliefs[cell] ?? null;
 }

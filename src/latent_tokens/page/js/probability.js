@@ -56,6 +56,16 @@ export function mostConfident(candidates, confidence) {
 }
 
 /**
+ * Return the index of the smallest probability, of equal ones the first.
+ *
+ * @param {number[]} probabilities
+ */
+export function leastProbable(probabilities) {
+  const least = Math.min(...probabilities);
+  return probabilities.findIndex((p) => p <= least + TOLERANCE * Math.max(least, SMALLEST));
+}
+
+/**
  * Sample a token by inverse CDF, at temperature 0 the argmax (D-18, token sampling).
  *
  * @param {ArrayLike<number>} logits

@@ -2,9 +2,9 @@
 
 import { RULES, visibleSlots } from "./attention.js";
 import { numCandidatesAndLatents } from "./decoding.js";
-import { leftToRight, nextLayout, promote, shuffle } from "./layout.js";
+import { demote, leftToRight, nextLayout, promote, shuffle } from "./layout.js";
 import { inputIds } from "./methods.js";
-import { argmax, CONFIDENCES, mostConfident, sampleToken, softmax } from "./probability.js";
+import { argmax, CONFIDENCES, leastProbable, mostConfident, sampleToken, softmax } from "./probability.js";
 import { perSampleRng } from "./rng.js";
 import { forward } from "./transformer.js";
 
@@ -23,6 +23,7 @@ import { forward } from "./transformer.js";
 
 /**
  * Decode the masked positions of a sequence, one per step, and yield the steps (Algorithm 5 with refresh).
+ * With remasking, the token decoded least surely is masked again now and then, within twice the steps.
  *
  * @param {Network} net
  * @param {Method} method
@@ -36,7 +37,10 @@ export function* sample(net, method, given, decoding) {
   const confidence = CONFIDENCES[decoding.order] ?? CONFIDENCES.top_prob;
   const tokens = given.map((token) => token ?? net.maskId);
   let order = leftToRight(given.map((token) => token !== null));
-  let numClean = given.filter((token) => token !== null).length;
+  const numGiven = given.filter((token) => token !== null).length;
+  const mostSteps = 2 * (tokens.length - numGiven);
+  const sureness = tokens.map(() => 1); // by position: the probability of its token when it was decoded
+  let numClean = numGiven;
   const reshuffle = () => {
     if (isRandom) order = shuffle(order, numClean, Array.from({ length: order.length - numClean }, uniform));
   };
@@ -60,8 +64,21 @@ export function* sample(net, method, given, decoding) {
     tokens[position] = token;
     order = promote(order, numClean, entry);
     numClean += 1;
+    sureness[position] = probabilities[n + pick][token];
     if (decoding.refresh) reshuffle();
     yield { number, layout, probabilities, position, token };
+
+    // Remasking: the token that was decoded least surely is decoded once more.
+    const taken = number + 1;
+    const isLeft = mostSteps - taken > tokens.length - numClean;
+    if (decoding.remaskEvery !== null && taken % decoding.remaskEvery === 0 && isLeft) {
+      const decoded = order.slice(numGiven, numClean);
+      const least = leastProbable(decoded.map((place) => sureness[place]));
+      tokens[decoded[least]] = net.maskId;
+      order = demote(order, numClean, numGiven + least);
+      numClean -= 1;
+      if (decoding.refresh) reshuffle();
+    }
   }
 }
 

@@ -23,7 +23,7 @@ import { conflicts, verify } from "./sudoku.js";
  * @property {(number | null)[]} tokens
  * @property {string[]} words
  * @property {{ latents: number | string, candidates: number | string, order: string, temperature: number,
- *   seed: number, off_distribution?: boolean }} settings
+ *   seed: number, off_distribution?: boolean, remask_every?: number, remask_below?: number }} settings
  * @property {boolean} dial
  * @property {number} all_processed
  */
@@ -31,6 +31,7 @@ import { conflicts, verify } from "./sudoku.js";
  * @typedef {object} Frame
  * @property {number} step
  * @property {[number, number][]} chosen
+ * @property {number[]} [again] the cells that were masked again before the step
  * @property {number[]} candidates
  * @property {number[]} latents
  * @property {Record<string, Beliefs>} beliefs
@@ -78,12 +79,18 @@ export function* events(model, request) {
   yield ["start", startOf(model, request.tokens, decoding)];
 
   const tokens = [...request.tokens];
+  const numGiven = tokens.filter((token) => token !== null).length;
   let processed = 0;
   for (const step of sample(model.net, model.method, request.tokens, decoding)) {
     processed += step.layout.positions.length;
+    const clean = new Set(step.layout.positions.slice(0, step.layout.numClean));
+    const again = [...tokens.keys()].filter((cell) => tokens[cell] !== null && !clean.has(cell));
+    for (const cell of again) tokens[cell] = null;
     tokens[step.position] = step.token;
-    const all_processed = tokens.length * (step.number + 1);
-    yield ["frame", { ...cellsOf(model, step), processed, all_processed }];
+    const numDecoded = tokens.filter((token) => token !== null).length - numGiven;
+    const all_processed = tokens.length * numDecoded;
+    const shown = again.length ? { again } : {};
+    yield ["frame", { ...cellsOf(model, step), ...shown, processed, all_processed }];
   }
 
   const { wrong, broken } = verify(model.board, tokens.map(Number));
@@ -118,6 +125,7 @@ function startOf({ name, methodName, task, method, board }, tokens, decoding) {
       temperature,
       seed,
       ...(decoding.isOffDistribution ? { off_distribution: true } : {}),
+      ...(decoding.remaskEvery === null ? {} : { remask_every: decoding.remaskEvery }),
     },
     dial: latentControl(method) === "free",
     all_processed: tokens.length * tokens.filter((token) => token === null).length,

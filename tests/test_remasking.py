@@ -107,7 +107,7 @@ def test_rules_read_the_probability_of_their_time():
 
 
 def test_probabilities_that_differ_by_rounding_are_equal():
-    """Which is smaller would depend on the batch. So the first in the order goes back, and no bound is passed."""
+    """Which is smaller would depend on the batch. So the first in the order goes back."""
     then = torch.tensor([[0.9, 0.2 + 1e-7, 0.2, 0.8, 0.3]])
     order, number, is_decoded = torch.arange(5)[None], torch.tensor([2]), torch.ones(1, 5, dtype=torch.bool)
     step = lt.Decoded(order, order, then, then - 1e-7, number, is_decoded)

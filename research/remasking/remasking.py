@@ -7,6 +7,7 @@ RUNS has the models of boards: sudoku-6-METHOD-SEED and sudoku-9-METHOD-SEED for
 """
 
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -30,9 +31,17 @@ RULES: dict[str, dict[str, Any]] = {
     "below 0.2": {"remask_below": 0.2},
     "every second step": {"remask_every": 2},
 }
-METHODS, ORDERS = ("mdm", "scdm"), ("top_prob", "entropy")
-BOARDS, PUZZLES = "6x6 boards", "6x6 puzzles"
-CANDIDATES: dict[str, int | str] = {BOARDS: 4, PUZZLES: "all", "9x9 boards": 8}
+METHODS = ("mdm", "scdm")
+BOARDS, PUZZLES, NINE = "6x6 boards", "6x6 puzzles", "9x9 boards"
+CANDIDATES: dict[str, int | str] = {BOARDS: 4, PUZZLES: "all", NINE: 8}
+ORDERS = {BOARDS: ("top_prob", "entropy"), PUZZLES: ("top_prob", "entropy"), NINE: ("entropy",)}
+
+
+def cells() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each task, method, order and rule."""
+    for task, orders in ORDERS.items():
+        for order, method, rule in product(orders, METHODS, RULES):
+            yield task, method, order, rule
 
 
 def setting_of(task: str, method: str, order: str, rule: str, seed: int) -> dict[str, Any]:
@@ -45,7 +54,7 @@ def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Append the rows that a file lacks."""
     torch.set_num_threads(1)
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
-    for task, order, method, rule, seed in product(CANDIDATES, ORDERS, METHODS, RULES, SEEDS):
+    for (task, method, order, rule), seed in product(cells(), SEEDS):
         setting = setting_of(task, method, order, rule, seed)
         if setting in done:
             continue
@@ -104,7 +113,7 @@ def table(rows: list[Any]) -> str:
     found = {tuple(row["setting"].items()): row for row in rows}
     heads = ("task", "method", "order", "rule", "passes", "tokens", "valid %", "95% interval")
     lines = [(*heads, f"minus {PLAIN}", f"minus {BEST}")]
-    for task, order, method, rule in product(CANDIDATES, ORDERS, METHODS, RULES):
+    for task, method, order, rule in cells():
         keys = [
             [tuple(setting_of(task, method, order, each, seed).items()) for seed in SEEDS]
             for each in (rule, PLAIN, BEST)

@@ -42,22 +42,24 @@ OF_ALL: dict[str, list[Settings]] = {
     "entropy bound": each("entropy_bound", 0.03, 0.1, 0.3, 1.0),
     "factor": each("factor", 0.1, 0.3, 1.0),
 }
-RULES = OF_ALL | {
+OF_ALL_CANDIDATES = OF_ALL | {
     "entropy, threshold": each("threshold", 0.7, 0.9, 0.95, 0.99, order="entropy"),
     "entropy, factor": each("factor", 0.1, 0.3, order="entropy"),
     "Fréchet bound": each("frechet_bound", 0.5, 0.8, 0.95),
     "entropy, Fréchet bound": each("frechet_bound", 0.5, 0.8, 0.95, order="entropy"),
-    "remasking": each("remask_every", 2, 4, order="top_prob"),
-    "entropy, remasking": each("remask_every", 2, 4, order="entropy"),
-    "entropy, threshold 0.9, remasking": each("remask_every", 2, 4, order="entropy", threshold=0.9),
 }
+RULES = OF_ALL_CANDIDATES | {
+    "remasking": each("remask_every", 2, order="top_prob"),
+    "entropy, remasking": each("remask_every", 2, order="entropy"),
+    "entropy, threshold 0.9, remasking": each("remask_every", 2, order="entropy", threshold=0.9),
+}
+"""All of them. Remasking takes long, so only one curve has it (../remasking has others)."""
 OF_NINE = {
     "top-prob, T": each("tokens_per_step", 1, order="top_prob"),
     "entropy, T": each("tokens_per_step", 1, order="entropy"),
     "threshold": each("threshold", 0.99),
     "entropy bound": each("entropy_bound", 0.03, 0.1),
     "entropy, threshold": each("threshold", 0.9, 0.95, order="entropy"),
-    "entropy, remasking": each("remask_every", 2, order="entropy"),
 }
 """The rules of 9x9 boards, whose decodes take the longest."""
 VALUES = ("tokens_per_step", "remask_every", "threshold", "entropy_bound", "factor", "frechet_bound")
@@ -84,10 +86,12 @@ class Curve(NamedTuple):
 
     @property
     def rules(self) -> dict[str, list[Settings]]:
-        """The rules that decode it. Remasking needs clean tokens that attend to each other."""
+        """The rules that decode it."""
         if self.task == "boards 9x9":
             return OF_NINE
-        return RULES if self.candidates == "all" and self.task != "Zebra" else OF_ALL
+        if (self.task, self.method) == ("boards 6x6", "mdm"):
+            return RULES
+        return OF_ALL_CANDIDATES if (self.task, self.method) == ("puzzles 6x6", "mdm") else OF_ALL
 
     @property
     def seeds(self) -> range:

@@ -316,6 +316,9 @@ class Step:
     chosen: Int[Tensor, "A T"]  # positions, the most confident first; -1 if a row decodes fewer
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
+    sureness: Callable[
+        [], Float[Tensor, "A T"]
+    ]  # the probabilities of `tokens`, before temperature
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "A S V"]:

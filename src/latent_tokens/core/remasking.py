@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -32,10 +33,17 @@ class Decoded:
     order: Int[Tensor, "A L"]  # the positions: given, decoded, masked
     tokens: Int[Tensor, "A L"]  # of these positions; MASK where masked
     then: Float[Tensor, "A L"]  # the probability of the token when it was decoded
-    # The probability at the token's own slot in the pass of this step. Of a new token it is `then`
-    now: Float[Tensor, "A L"]
     number: Int[Tensor, " A"]  # the steps that each row has taken
     is_decoded: Bool[Tensor, "A L"]  # which entries may go back: neither given nor masked
+    look: Callable[[], Float[Tensor, "A L"]]  # computes `now`
+
+    @cached_property
+    def now(self) -> Float[Tensor, "A L"]:
+        """The probability at the token's own slot in the pass of this step. Of a new token it is `then`.
+
+        Computed on first use, by another pass.
+        """
+        return self.look()
 
 
 Remask = Callable[[Decoded], Bool[Tensor, "A L"]]
@@ -140,6 +148,8 @@ def tokens_to_mask(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool
         problem = f"returns {given}, not a bool for each of {tuple(shape)} tokens"
         refuse(f"remask={function_name(rule)}", problem, "step.now < 0.1")
     said = said & step.is_decoded
+    if (said.sum(1) <= most).all():
+        return said
     left = step.now.masked_fill(~said, torch.inf)
     kept = torch.zeros_like(said)
     for number in range(int(torch.minimum(said.sum(1), most).max())):

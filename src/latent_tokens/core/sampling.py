@@ -114,25 +114,24 @@ def decode_and_remask(
         one_step = (steps.append, lambda *_: True)
         decode(net, method, decoding, state, rows, candidate_logits, nucleus, *one_step)
         (step,) = steps
-        some, layout = step.rows, step.layout
+        some = step.rows
         tokens, order = state.tokens[some], state.order[some]
         clean = state.num_clean[some, None]
         if on_step is not None:
             on_step(step)
 
-        # The probability of each token, by this pass and when it was decoded.
-        shown = (step.probabilities, layout.positions, layout.shown)
-        now = probabilities_by_position(*shown, tokens, then[some])
+        # The probability of each token when it was decoded, and if the rule asks for it, by this pass.
+        then[some] = write_tokens(
+            then[some], step.chosen.clamp(min=0), step.sureness(), step.chosen >= 0
+        )
         entry = torch.arange(order.shape[1], device=rows.device)
-        is_new = (entry == step.chosen[:, :, None]).any(1)  # (A, L): of each position
-        then[some] = torch.where(is_new, now, then[some])
 
         # Mask again what the rule says, as far as passes are left to decode it.
         seen = Decoded(
             order,
             tokens.gather(1, order),
             then=then[some].gather(1, order),
-            now=now.gather(1, order),
+            look=partial(present, step, tokens, then[some], order),
             number=state.steps[some],
             is_decoded=(entry >= given[some, None]) & (entry < clean),
         )
@@ -145,6 +144,17 @@ def decode_and_remask(
             state.order[moved] = shuffle(state.order[moved], state.num_clean[moved], keys)
         if stop is not None and stop(some, state.tokens[some]):
             return
+
+
+def present(
+    step: Step,
+    tokens: Int[Tensor, "A L"],
+    otherwise: Float[Tensor, "A L"],
+    order: Int[Tensor, "A L"],
+) -> Float[Tensor, "A L"]:
+    """Return the probability of each entry's token in the pass of a step, `otherwise` if it has no slot."""
+    shown = (step.probabilities, step.layout.positions, step.layout.shown)
+    return probabilities_by_position(*shown, tokens, otherwise).gather(1, order)
 
 
 @torch.no_grad()
@@ -220,7 +230,8 @@ def decode(
             chosen = positions.masked_fill(~is_decoded, -1)
             look = partial(method.logits, net, step.tokens, layout)
             decoded = drawn.masked_fill(~is_decoded, -1)
-            shown = (layout, counts.candidates, chosen, decoded, look)
+            sureness = partial(probability_of, logits, picks, drawn)
+            shown = (layout, counts.candidates, chosen, decoded, look, sureness)
             on_step(Step(counts.rows, counts.number, *shown))
         if stop is not None and stop(counts.rows, tokens):
             return
@@ -241,6 +252,13 @@ def choose(
         return most_confident(step, confidence, count, most, tolerance), plan
     picks, count = select(decoding.select, step, decoding.ranking, count)
     return picks, plan.decided(count)
+
+
+def probability_of(
+    logits: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], tokens: Int[Tensor, "A T"]
+) -> Float[Tensor, "A T"]:
+    """Return the probabilities of tokens at their candidates, before temperature and top-p."""
+    return logits.softmax(-1)[torch.arange(len(picks), device=picks.device)[:, None], picks, tokens]
 
 
 def finish(state: State) -> Generated:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from latent_tokens.core.decoding import (
@@ -199,12 +199,12 @@ def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) ->
 
 
 def write_tokens(
-    tokens: Int[Tensor, "A L"],
+    tokens: Shaped[Tensor, "A L"],
     positions: Int[Tensor, "A T"],
-    drawn: Int[Tensor, "A T"],
+    drawn: Shaped[Tensor, "A T"],
     is_decoded: Bool[Tensor, "A T"],
-) -> Int[Tensor, "A L"]:
-    """Return the tokens with those that are decoded at their positions."""
+) -> Shaped[Tensor, "A L"]:
+    """Return the tokens, or their probabilities, with those that are decoded at their positions."""
     # The others go to an extra column, which is cut off.
     length = tokens.shape[1]
     positions = positions.masked_fill(~is_decoded, length)

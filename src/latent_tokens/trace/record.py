@@ -172,20 +172,18 @@ def trace(request: DecodeRequest) -> TraceRecord:
         )
         decoded_before.difference_update(again)
         decoded_before.update(chosen)
-        frames.append(
-            {
-                "step": int(step.number[0]),
-                "chosen": [[cell_of[at], token] for at, token in decoded if at in cell_of],
-                **(
-                    {"again": sorted(cell_of[at] for at in again if at in cell_of)} if again else {}
-                ),
-                "candidates": [cell_of[at] for at in step.candidates[0] if at in cell_of],
-                "latents": [cell_of[at] for at in step.latents[0] if at in cell_of],
-                "beliefs": dict(top_probabilities(step, cell_of)),
-                "processed": before + int(step.layout.num_shown[0]),
-                "all_processed": length * num_decoded,
-            }
-        )
+        frame: Frame = {
+            "step": int(step.number[0]),
+            "chosen": [[cell_of[at], token] for at, token in decoded if at in cell_of],
+            "candidates": [cell_of[at] for at in step.candidates[0] if at in cell_of],
+            "latents": [cell_of[at] for at in step.latents[0] if at in cell_of],
+            "beliefs": dict(top_probabilities(step, cell_of)),
+            "processed": before + int(step.layout.num_shown[0]),
+            "all_processed": length * num_decoded,
+        }
+        if again:
+            frame["again"] = sorted(cell_of[at] for at in again if at in cell_of)
+        frames.append(frame)
 
     # The sample is that of the first attempt of `latent-tokens solve`.
     task = request.model.task

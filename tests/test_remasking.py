@@ -130,7 +130,11 @@ def test_no_remasking_is_decoding_as_it_was(nano):
 
 
 @pytest.mark.parametrize("method", ["mdm", "scdm", "ar-mtp"])
-@pytest.mark.parametrize("settings", [{"remask_below": 0.3}, {"remask_every": 3, "refresh": False}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{"remask_below": 0.3}, {"remask_every": 3, "refresh": False}, {"remask_every": 2, "threshold": 0.9}],
+    ids=str,
+)
 def test_fast_and_reference_alone_and_in_a_batch_are_equal(nano, method, settings):
     draw = torch.Generator().manual_seed(0)
     known = torch.rand(8, LENGTH, generator=draw) < 0.3
@@ -144,8 +148,10 @@ def test_fast_and_reference_alone_and_in_a_batch_are_equal(nano, method, setting
         assert torch.equal(getattr(fast, field), getattr(plain, field))
     inside = torch.arange(LENGTH) < lengths[:, None]
     num_masked = (~known & inside).sum(1)
-    assert ((fast.passes >= num_masked) & (fast.passes <= 2 * num_masked)).all()
-    assert (fast.passes > num_masked).any()
+    assert (fast.passes <= 2 * num_masked).all()
+    if "threshold" not in settings:  # which decodes several tokens in a step
+        assert (fast.passes >= num_masked).all()
+        assert (fast.passes > num_masked).any()
     assert (fast.tokens[known & inside] == tokens[known & inside]).all()
     assert (fast.tokens[inside] < 4).all()
     alone = torch.tensor([5])

@@ -257,8 +257,12 @@ def choose(
 def probability_of(
     logits: Float[Tensor, "A K V"], picks: Int[Tensor, "A T"], tokens: Int[Tensor, "A T"]
 ) -> Float[Tensor, "A T"]:
-    """Return the probabilities of tokens at their candidates, before temperature and top-p."""
-    return logits.softmax(-1)[torch.arange(len(picks), device=picks.device)[:, None], picks, tokens]
+    """Return the probabilities of tokens at their candidates, before temperature and top-p.
+
+    They are meaningless where a row decodes fewer tokens than others.
+    """
+    row = torch.arange(len(picks), device=picks.device)[:, None]
+    return logits.softmax(-1)[row, picks, tokens.clamp(max=logits.shape[-1] - 1)]
 
 
 def finish(state: State) -> Generated:

@@ -11,7 +11,7 @@ from latent_tokens import METHODS, Size, Transformer
 from latent_tokens.core.attention import block_mask, dense_mask, semi_causal
 from latent_tokens.core.layout import Layout
 from latent_tokens.devices import bf16_is_fast
-from latent_tokens.network.kernels import FEW_ROWS, PACKED, attend, linear, packed_weights
+from latent_tokens.network.kernels import PACKED, attend, linear, packed_weights
 
 ROWS, HEADS, SLOTS, CHANNELS = 3, 2, 24, 8
 POSITIONS = torch.arange(SLOTS).expand(ROWS, -1)
@@ -70,7 +70,7 @@ def test_block_mask_of_a_method_equals_its_dense_mask(name):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(16,), (0, 16), (FEW_ROWS, 16), (FEW_ROWS + 1, 16), (4, 2, 16)], ids=str)
+@pytest.mark.parametrize("shape", [(16,), (0, 16), (64, 16), (4, 2, 16)], ids=str)
 def test_linear_layer_of_any_number_of_rows(shape, bias):
     torch.manual_seed(0)
     layer = nn.Linear(16, 5, bias)
@@ -107,7 +107,7 @@ def test_packed_weights_change_no_bit_and_are_dropped_after_their_context(dtype,
 
 def test_some_outputs_of_a_linear_layer_are_a_slice_of_all():
     layer = nn.Linear(24, 36)
-    for x in (torch.randn(5, 24), torch.randn(2 * FEW_ROWS, 24), torch.randn(20, 9, 24)[:, 3:]):
+    for x in (torch.randn(5, 24), torch.randn(128, 24), torch.randn(20, 9, 24)[:, 3:]):
         with torch.no_grad():
             torch.testing.assert_close(linear(layer, x, slice(12, None)), layer(x)[..., 12:])
         gradient_on = linear(layer, x, slice(12))

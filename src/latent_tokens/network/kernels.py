@@ -18,8 +18,6 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from latent_tokens.core.distribution import above, nucleus
 from latent_tokens.devices import bf16_is_fast
 
-# Up to this many rows, a product with the weights in front is a sixth faster on a CPU in float32.
-FEW_ROWS = 64
 FEW_QUERIES = 8  # of a sequence, in `attend_last`
 FEWEST_CHANNELS = 16  # of a head in FlexAttention on CUDA. Zeros are added to fewer
 MANY_ROWS = 8  # sequences from which cached decoding is worth a form of its own
@@ -49,7 +47,7 @@ def linear(
     if outputs != ALL_OUTPUTS:
         weight, bias = weight[outputs], None if bias is None else bias[outputs]
     if x.device.type != "cpu" or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-        return cast(Tensor, layer(x)) if outputs == ALL_OUTPUTS else F.linear(x, weight, bias)
+        return F.linear(x, weight, bias)
 
     packed = None if torch.compiler.is_compiling() else PACKED.get()
     if packed is not None and x.dtype == weight.dtype == torch.bfloat16:
@@ -58,16 +56,8 @@ def linear(
             packed[key] = torch.ops.mkldnn._reorder_linear_weight(weight)
         product = torch.ops.mkldnn._linear_pointwise(x, packed[key], bias, "none", [], "")
         return cast(Tensor, product)
-    if x.dtype != torch.float32 or x.numel() > FEW_ROWS * layer.in_features:
-        # Other strides can take twenty times as long in bf16
-        return F.linear(x.contiguous(), weight, bias)
-
-    # Few rows. Other strides, and a single row, would take a third of the speed.
-    rows = x.reshape(-1, layer.in_features)
-    num_rows = len(rows)
-    columns = (rows.repeat(2, 1) if num_rows == 1 else rows.contiguous()).t()
-    product = weight @ columns if bias is None else torch.addmm(bias[:, None], weight, columns)
-    return product.t()[:num_rows].reshape(*x.shape[:-1], len(weight))
+    # Other strides can take twenty times as long in bf16.
+    return F.linear(x.contiguous(), weight, bias)
 
 
 def is_plain_linear(layer: nn.Module) -> TypeGuard[nn.Linear]:

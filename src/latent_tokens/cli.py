@@ -29,6 +29,7 @@ PROGRAM = "latent-tokens"
 METAVARS = {
     "first": "METHOD:STEPS",
     "mask": "ID|TEXT|new",
+    "lora_targets": "attention|all|NAME,...",
     "compare": "N|all|RUN",
     "prompt": "TEXT",
     "tasks": "TASK [TASK ...]",

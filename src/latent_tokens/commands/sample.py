@@ -165,4 +165,7 @@ def print_samples(
         if command.json:
             print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
         else:
-            print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
+            tokens = sample[:length]
+            known = problems.known[number, :length]
+            text = task.document(tokens, known) if isinstance(task, Text) else task.decode(tokens)
+            print(printable(text, also="\n\t"), f"{verdict}\n", sep="\n")

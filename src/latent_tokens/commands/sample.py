@@ -83,7 +83,8 @@ def run_sample(command: Sample) -> int:
     if isinstance(task, Text):
         count = int(problems.lengths.sum() - problems.known.sum())
         speed = f"{count:,} tokens in {seconds:.1f} s, {speed_in_words(count / seconds)} tokens/s"
-        print(f"{speed}, {processed:,} tokens processed")
+        compiled = ", with the time to compile" if command.compile else ""
+        print(f"{speed}{compiled}, {processed:,} tokens processed")
     if is_off:
         num_latents = shown_latents(net.method, decoding)
         print(latents_in_words(num_latents, shown_candidates(net.method, decoding), True))

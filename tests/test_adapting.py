@@ -305,7 +305,7 @@ def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_
 
 
 def test_adapter_adds_the_product_of_its_matrices():
-    """W x + B A x, with the scale 1. The trained embedding of MASK is scaled as all those of Gemma are."""
+    """W x + s B A x with s = alpha / rank. The trained embedding of MASK is scaled as those of Gemma are."""
     base = lt.HuggingFaceDenoiser(tiny_model("gemma3_text"), None)
     net = lt.HuggingFaceDenoiser(tiny_model("gemma3_text"), None)
     add_lora(net, Adapter(2, "attention", "base", ""))
@@ -317,6 +317,19 @@ def test_adapter_adds_the_product_of_its_matrices():
         up.normal_()
     x = torch.randn(3, down.shape[1])
     close(layer(x), x @ layer.base_layer.weight.T + x @ down.T @ up.T)
+
+    # An alpha, and layers by name.
+    other = lt.HuggingFaceDenoiser(tiny_model("gemma3_text"), None)
+    add_lora(other, Adapter(2, "q_proj,mlp.up_proj", "base", "", alpha=3))
+    adapted = {name: layer for name, layer in other.named_modules() if hasattr(layer, "lora_B")}
+    assert {name.rpartition(".")[2] for name in adapted} == {"q_proj", "up_proj"}
+    layer = next(iter(adapted.values()))
+    with torch.no_grad():
+        layer.lora_B["default"].weight.copy_(up)
+        layer.lora_A["default"].weight.copy_(down)
+    close(layer(x), x @ layer.base_layer.weight.T + 1.5 * x @ down.T @ up.T)
+    with refused("lora_targets=q_prog: must be one of attention, all, q_proj"):
+        add_lora(lt.HuggingFaceDenoiser(tiny_model("gemma3_text"), None), Adapter(2, "q_prog", "base", ""))
 
 
 @pytest.mark.slow

@@ -227,7 +227,8 @@ def test_imported_model_keeps_its_tokenizer_and_writes_text(file, tmp_path, caps
     (tmp_path / "words.json").unlink()
     assert main(["sample", str(out), "--prompt", "w3", "--num-samples", "1", "--latents", "3"]) == 0
     printed = capsys.readouterr().out
-    assert "<|endoftext|> w3" in printed
+    assert "\nw3" in printed
+    assert "<|endoftext|>" not in printed
     assert "tokens processed" in printed
     (tmp_path / "a.txt").write_text("w3 w4 w5 " * 9)
     likelihood = ["likelihood", str(out), "--text", str(tmp_path / "a.txt"), "--orders", "1"]

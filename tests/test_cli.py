@@ -7,7 +7,9 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import chdir
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,8 +51,9 @@ def test_help_has_a_text_per_flag_and_two_examples(command, capsys):
     text = " ".join(re.sub(r"[\u2500-\u257f]", " ", out).split())  # on one line without its frames
     for field in dataclasses.fields(COMMANDS[command]):
         name = field.name.replace("_", "-")
-        is_positional = field.default is dataclasses.MISSING or field.name in ("runs", "answers")
-        assert is_positional or not field.init or f"--{name}" in text or f"--no-{name}" in text
+        other_names = ("runs", "answers", "config_file")
+        has_another_name = field.default is dataclasses.MISSING or field.name in other_names
+        assert has_another_name or not field.init or f"--{name}" in text or f"--no-{name}" in text
     assert "default: None" not in text
     assert not re.search(r"\bSTR\b", text)
     examples = [line for line in out.splitlines() if line.startswith("    latent-tokens ")]
@@ -92,7 +95,7 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert len(lines((tmp_path / "elsewhere" / "results.jsonl").read_text())) == 1
 
 
-def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, capsys):
+def test_train_writes_one_run_for_each_combination_of_values(tmp_path, monkeypatch, capsys):
     """Each run equals that of a single command. Finished ones are skipped when the command is resumed."""
     monkeypatch.chdir(tmp_path)
     command = f"train sudoku-4 scdm {FEW_STEPS} --size pico nano --seed 0 1"
@@ -103,6 +106,15 @@ def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, caps
     for file in ("config.json", "model.safetensors"):
         assert (tmp_path / "pico-1" / file).read_bytes() == (tmp_path / "runs" / names[1] / file).read_bytes()
 
+    # Other values name the runs, too, and are those of their configs.
+    assert run(f"train sudoku-4 scdm {FEW_STEPS} --lr 1e-3 5e-4 --clip 1 2") == 0
+    names_of_values = [(lr, clip) for lr in (0.001, 0.0005) for clip in (1.0, 2.0)]
+    for lr, clip in names_of_values:
+        config = tmp_path / f"runs/sudoku-4-scdm-pico-0-lr-{lr}-clip-{clip}/config.json"
+        stored = json.loads(config.read_text())["training"]
+        assert (stored["lr"], stored["clip"], stored["seed"]) == (lr, clip, 0)
+    assert len(capsys.readouterr().out.splitlines()) == 1 + len(names_of_values)
+
     # A run without its last checkpoints is resumed, and the others are as they were.
     for state in (tmp_path / "runs" / names[2]).glob("state-*"):
         state.unlink()
@@ -112,6 +124,25 @@ def test_train_writes_one_run_for_each_size_and_seed(tmp_path, monkeypatch, caps
     assert finished == [*names[:2], names[3]]
     changed = {path.parent.name for path, time in before.items() if path.stat().st_mtime_ns != time}
     assert changed == {names[2]}
+
+
+def test_config_of_a_run_has_the_defaults_of_train(runs, tmp_path, capsys):
+    """What is typed replaces it. A name of a file imports no module."""
+    first = json.loads(Path(runs["scdm"], "config.json").read_text())["training"]
+    assert (
+        run(f"train sudoku-4 mdm --config={runs['scdm']}/config.json --lr 0.003 --out {tmp_path / 'a'}") == 0
+    )
+    stored = json.loads((tmp_path / "a/config.json").read_text())
+    assert stored["training"] == first | {"method": "mdm", "lr": 0.003}
+    (tmp_path / "evil.py").write_text("raise SystemExit(3)")
+    stored["training"] |= {"task": "evil:Task"}
+    (tmp_path / "a/config.json").write_text(json.dumps(stored))
+    with chdir(tmp_path):
+        assert run("train --config a") == 2
+    assert "Missing from latent-tokens train:" in capsys.readouterr().err
+    stored["training"] |= {"lrs": 1}
+    (tmp_path / "a/config.json").write_text(json.dumps(stored))
+    refused_command(capsys, f"train --config {tmp_path / 'a'}", "a: corrupt (TrainConfig.__init__() got")
 
 
 def test_missing_run_is_found_before_another_is_extended(tmp_path, capsys):

@@ -57,6 +57,10 @@ def inverted(ids, positions, mask):
     return masked(ids, positions, ~mask | torch.eye(mask.shape[1], dtype=torch.bool))
 
 
+def alone(ids, positions, mask):
+    return masked(ids, positions, torch.eye(mask.shape[1], dtype=torch.bool).expand_as(mask))
+
+
 def only(*names):
     """Return a function of which the model receives some inputs only."""
     return lambda *inputs: {name: value for name, value in masked(*inputs).items() if name in names}
@@ -69,6 +73,7 @@ WRONG = {  # the inputs, the attention and the output of a wrapper, and the prob
     "neither": ((only("input_ids"),), "positions do not", "position_ids=positions"),
     "inverted": ((inverted,), "slots that the mask hides", "Apply the mask"),
     "no tokens": ((lambda ids, *rest: masked(0 * ids, *rest),), "clean tokens do not", "Embed ids"),
+    "no mixing": ((alone,), "no other slot's", "attend where the mask is true"),
     "one mask": ((lambda a, b, m: masked(a, b, m[:1].expand_as(m)),), "the other rows", "its own mask"),
     "own mask": (
         (lambda a, b, m: masked(a, b, m.new_ones(m.shape).tril()),),

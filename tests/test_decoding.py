@@ -109,6 +109,13 @@ def test_on_step_receives_all_that_a_drawing_of_the_step_needs():
     assert first.probabilities.shape == (2, 3, 4)
     torch.testing.assert_close(first.probabilities.sum(-1), torch.ones(2, 3))
     assert [step.chosen[:, 0].tolist() for step in steps] == samples.order.T.tolist()
+    marginals = [(JOINT / JOINT.sum()).sum(others) for others in ((1, 2), (0, 2), (0, 1))]
+    for row, position, role in zip(first.table(), (0, 2, 1), ("latent", "decoded", "candidate")):  # noqa: B905
+        assert (row["sample"], row["step"], row["position"], row["role"]) == (0, 0, position, role)
+        assert row["probability"] == pytest.approx(float(marginals[position][row["token"]]), abs=1e-6)
+        expected = samples.tokens[0, 2] if role == "decoded" else marginals[position].argmax()
+        assert row["token"] == expected
+    assert [row["sample"] for row in first.table()] == [0, 0, 0, 1, 1, 1]
     for step in steps:
         assert (samples.tokens.gather(1, step.chosen) == step.tokens).all()
         step.probabilities.zero_()  # a copy: nothing here can disturb the decoding

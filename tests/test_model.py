@@ -182,6 +182,7 @@ def test_evaluate_returns_the_rows_of_the_function(small, capsys, tmp_path):
     assert lt.results(tmp_path / "parts").tokens_per_step.tolist() == ["equal_parts(4)"]
     rows = lt.evaluate(small.net, small.task, lt.EvalConfig(latents=(0, "all"), num_samples=8))
     timed = ("seconds", "samples_per_second")
+    assert (len(results), results[0], [*results]) == (len(rows), results.rows[0], results.rows)
     for row, expected in zip(results.rows, rows, strict=True):
         assert {**row, **dict.fromkeys(timed)} == {**expected, **dict.fromkeys(timed)}
 

@@ -55,7 +55,18 @@ def test_tracker_follows_a_run_under_its_name_and_id(wandb, tmp_path, capsys):
     assert second.finish.called
     assert logged(first) + logged(second) == rows(run)
 
-    command = ["evaluate", str(run), "--num-samples", "2", "--latents", "0", "all", "--json", "--track"]
+    command = [
+        "evaluate",
+        str(run),
+        "--num-samples",
+        "2",
+        "--latents",
+        "0",
+        "all",
+        "--json",
+        "--track",
+        "wandb",
+    ]
     assert main(command) == 0
     evaluated = wandb.runs[-1]
     assert evaluated.settings == first.settings
@@ -80,7 +91,7 @@ def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt):
         fit(config, observe=stop_at(5, "training"))
     run = fit(replace(config, resume="yes"))
-    assert main(["evaluate", str(run), "--num-samples", "2", "--json", "--track"]) == 0
+    assert main(["evaluate", str(run), "--num-samples", "2", "--json", "--track", "tensorboard"]) == 0
     row = json.loads(capsys.readouterr().out)
     events = EventAccumulator(str(run / "latent-tokens")).Reload()
     assert [event.step for event in events.Scalars("validation_loss")] == [2, 4, 6]
@@ -90,12 +101,21 @@ def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):
     assert (event.step, event.value) == (6, pytest.approx(row["valid"]))
 
 
-def test_tracker_that_is_not_there_is_refused_in_one_line(tmp_path, capsys):
+def test_tracker_that_is_not_there_is_refused_in_one_line(wandb, tmp_path, capsys, monkeypatch):
     with refused("track=mlflow: is not installed. Use pip install mlflow"):
         fit(run_of(tmp_path / "other", "mlflow"))
     assert not (tmp_path / "other").exists()
+
+    # One that does not start leaves nothing that blocks the next try.
+    def init(**settings):
+        raise OSError("no server\nat all")
+
+    monkeypatch.setattr(wandb, "init", init)
+    with refused("track=wandb: does not start (OSError: no server). Set it up"):
+        fit(run_of(tmp_path / "run", "wandb"))
+    assert not (tmp_path / "run").exists()
     run = fit(tiny_run(tmp_path / "run", steps=1))
-    command = f"evaluate {run} --track"
-    refused_command(capsys, command, "was trained without a tracker. Train it with --track NAME.")
+    command = f"evaluate {run} --track wandb"
+    refused_command(capsys, command, "--track wandb: ", "was trained without a tracker")
     (run / "tracker.json").write_text("{}")
     refused_command(capsys, command, "tracker.json: corrupt. Remove it")

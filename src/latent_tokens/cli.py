@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from inspect import cleandoc, getsource
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 import tyro
@@ -20,6 +21,7 @@ from tyro.conf import DisallowNone, FlagCreatePairsOff, PositionalRequiredArgs, 
 from latent_tokens import processes
 from latent_tokens.checks import first_line, one_line, our_word
 from latent_tokens.commands import COMMANDS, RUN
+from latent_tokens.commands.train import Train, flags_of_run
 from latent_tokens.configs import IN_HELP, SWEPT, EvalConfig, InputConfig
 from latent_tokens.storage import package_version
 
@@ -27,6 +29,7 @@ PROGRAM = "latent-tokens"
 METAVARS = {
     "first": "METHOD:STEPS",
     "mask": "ID|TEXT|new",
+    "lora_targets": "attention|all|NAME,...",
     "compare": "N|all|RUN",
     "prompt": "TEXT",
     "tasks": "TASK [TASK ...]",
@@ -100,8 +103,17 @@ def parse(arguments: Sequence[str]) -> Any:
         about, _, examples = texts[name].partition("\nExamples:\n")
         paragraphs = re.sub(r"(?<=\S)\n(?=\S)", " ", about)
         text = f"{paragraphs}\nExamples:\n{examples}"
-        program = f"{PROGRAM} {name}"
-        return tyro.cli(kind, prog=program, description=text, args=arguments[1:], config=config)
+        words = [word for argument in arguments for word in re.split("(?<=^--config)=", argument)]
+        files = [Path(file) for flag, file in pairwise(words) if flag == "--config"]
+        default = flags_of_run(files[-1]) if files and kind is Train else None
+        return tyro.cli(
+            kind,
+            prog=f"{PROGRAM} {name}",
+            description=text,
+            args=arguments[1:],
+            default=default,
+            config=config,
+        )
 
     # Of all commands, to list them.
     choices = [
@@ -146,6 +158,8 @@ def explain_flags(kind: type) -> None:
     def hint(default: str) -> str:
         return "" if default in ("", "None", "True", "False") else f"(default: {default})"
 
+    for name in getattr(kind, "several", ()):
+        texts[name] += " Several values: one run each."
     hints = get_type_hints(kind, include_extras=True)
     metavars = {name: name.upper() for name in hints if hints[name] in (str, str | None)} | METAVARS
     several = issubclass(kind, EvalConfig)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from latent_tokens.configs import (
-    LoraTargets,
     NumCandidates,
     NumLatents,
     PolicyName,
@@ -108,6 +107,7 @@ class TrainSettings(TypedDict, total=False):
     start: str | Path | None
     mask: int | str | None
     lora: int | None
-    lora_targets: LoraTargets | None
+    lora_alpha: float | None
+    lora_targets: str | None
     freeze_embeddings: bool
     gradient_checkpointing: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -83,9 +83,12 @@ class Samples:
 class ResultTable:
     """The results that `Model.evaluate` returns: one row per combination of settings. It prints as a table.
 
+    It has the length, the items and the order of its `rows`.
+
     Example:
-        >>> load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2).rows[1]["latents"]
-        4
+        >>> results = load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2)
+        >>> results[1]["latents"], [row["num_samples"] for row in results]
+        (4, [2, 2])
     """
 
     rows: list[Row]
@@ -93,6 +96,15 @@ class ResultTable:
 
     def __str__(self) -> str:
         return str(table(self.rows, self.title))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index]
 
     def to_pandas(self) -> DataFrame:
         """Return the rows as a DataFrame.

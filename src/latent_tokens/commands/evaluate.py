@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from latent_tokens import processes
 from latent_tokens.checks import check_out
 from latent_tokens.commands.shared import Command, EvaluatorName, OwnCode, RunNames, print_table
-from latent_tokens.configs import EvalConfig
+from latent_tokens.configs import EvalConfig, TrackerName
 
 if TYPE_CHECKING:
     from latent_tokens.evaluation.rows import Row
@@ -39,8 +39,9 @@ class Evaluate(Command, EvalConfig, OwnCode):
     transformers by directory or name. Default: trigrams."""
     json: bool = False
     """Print the rows as JSON lines instead of a table."""
-    track: bool = False
-    """Also log the rows to the tracker that the run was trained with (train --track)."""
+    track: TrackerName | None = None
+    """Experiment tracker that also receives the rows, the one that the run was trained with.
+    Default: none."""
 
 
 def run_evaluate(command: Evaluate) -> int:
@@ -87,7 +88,8 @@ def evaluate_run(
 
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
-    with resumed_tracker(folder) if command.track else nullcontext() as log:
+    tracker = nullcontext() if command.track is None else resumed_tracker(folder, command.track)
+    with tracker as log:
 
         def on_row(row: Row) -> None:
             if command.json:

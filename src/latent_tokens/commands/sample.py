@@ -83,7 +83,8 @@ def run_sample(command: Sample) -> int:
     if isinstance(task, Text):
         count = int(problems.lengths.sum() - problems.known.sum())
         speed = f"{count:,} tokens in {seconds:.1f} s, {speed_in_words(count / seconds)} tokens/s"
-        print(f"{speed}, {processed:,} tokens processed")
+        compiled = ", with the time to compile" if command.compile else ""
+        print(f"{speed}{compiled}, {processed:,} tokens processed")
     if is_off:
         num_latents = shown_latents(net.method, decoding)
         print(latents_in_words(num_latents, shown_candidates(net.method, decoding), True))
@@ -165,4 +166,7 @@ def print_samples(
         if command.json:
             print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
         else:
-            print(printable(task.decode(sample[:length]), also="\n\t"), f"{verdict}\n", sep="\n")
+            tokens = sample[:length]
+            known = problems.known[number, :length]
+            text = task.document(tokens, known) if isinstance(task, Text) else task.decode(tokens)
+            print(printable(text, also="\n\t"), f"{verdict}\n", sep="\n")

@@ -339,6 +339,39 @@ class Step:
         """The latent positions of each row, in the order of their slots."""
         return self._slots(self.layout.num_clean, self.layout.num_shown - self.num_candidates)
 
+    def table(self) -> list[dict[str, int | float | str]]:
+        """Return a row per masked token of the input: sample, step, position, role, token and probability.
+
+        The role is decoded, candidate or latent. The token is the decoded one, else the most
+        probable one, and the probability is the predicted one.
+
+        Example:
+            >>> rows = []
+            >>> load("sudoku-6-scdm").generate(on_step=lambda step: rows.extend(step.table())).forward_passes
+            36
+            >>> rows[0]["sample"], rows[0]["step"], rows[0]["role"]  # pandas.DataFrame(rows) takes them
+            (0, 0, 'candidate')
+        """
+        best = self.probabilities.argmax(-1)  # (A, S)
+        table: list[dict[str, int | float | str]] = []
+        for row, (candidates, latents) in enumerate(
+            zip(self.candidates, self.latents, strict=True)
+        ):
+            tokens = dict(zip(self.chosen[row].tolist(), self.tokens[row].tolist(), strict=True))
+            roles = dict.fromkeys(latents, "latent") | dict.fromkeys(candidates, "candidate")
+            of_sample = {"sample": int(self.rows[row]), "step": int(self.number[row])}
+            first_slot = int(self.layout.num_clean[row])
+            for slot, position in enumerate(roles, start=first_slot):
+                token = tokens.get(position, int(best[row, slot]))
+                entry = {
+                    "position": position,
+                    "role": "decoded" if position in tokens else roles[position],
+                    "token": token,
+                    "probability": float(self.probabilities[row, slot, token]),
+                }
+                table.append({**of_sample, **entry})
+        return table
+
     def _slots(self, start: Int[Tensor, " A"], stop: Int[Tensor, " A"]) -> list[list[int]]:
         rows = zip(self.layout.positions.tolist(), start.tolist(), stop.tolist(), strict=True)
         return [positions[a:b] for positions, a, b in rows]

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_mask
 
 from latent_tokens.checks import check_choice, check_package
-from latent_tokens.configs import LoraTargets
 from latent_tokens.core.attention import is_cacheable, visible
 from latent_tokens.core.confidence import last_slots
 from latent_tokens.core.denoiser import exclude_mask_token
@@ -298,9 +297,10 @@ class Adapter:
     """A LoRA adapter, and the model that it belongs to."""
 
     rank: int
-    targets: LoraTargets
+    targets: str  # attention, all, or names of modules with commas between them
     base: str  # the directory or the name of the model
     base_sha256: str  # of its weights
+    alpha: float | None = None  # its output is scaled by alpha / rank; None: by 1
 
 
 def freeze_embeddings(net: HuggingFaceDenoiser) -> None:
@@ -322,11 +322,11 @@ def freeze_embeddings(net: HuggingFaceDenoiser) -> None:
 def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     """Freeze a network, and add a LoRA adapter (arXiv 2106.09685) to its linear layers.
 
-    The adapter changes nothing before it is trained. Its scale is 1. `state_dict` then has the
+    The adapter changes nothing before it is trained. `state_dict` then has the
     adapter and the row of MASK alone, and `load_state_dict` leaves out the rest.
 
     Raises:
-        ValueError: peft is not installed.
+        ValueError: peft is not installed, or no layer has the name of a target.
     """
     check_package("peft", "lora", f"lora={adapter.rank}")
     from peft import LoraConfig, inject_adapter_in_model
@@ -334,7 +334,10 @@ def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     layers = linear_layers(net.model, adapter.targets)
     is_transposed = not isinstance(next(iter(layers.values())), nn.Linear)
     rank, names = adapter.rank, list(layers)
-    config = LoraConfig(r=rank, lora_alpha=rank, target_modules=names, fan_in_fan_out=is_transposed)
+    alpha = cast(int, adapter.alpha or rank)  # peft divides it by the rank
+    config = LoraConfig(
+        r=rank, lora_alpha=alpha, target_modules=names, fan_in_fan_out=is_transposed
+    )
     inject_adapter_in_model(config, net.model)
     freeze_embeddings(net)
     net.adapter = adapter
@@ -342,17 +345,32 @@ def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     net.register_load_state_dict_post_hook(expect_adapter)  # type: ignore[no-untyped-call]
 
 
-def linear_layers(model: PreTrainedModel, targets: LoraTargets) -> dict[str, nn.Module]:
-    """Return the linear layers of a model by name, without its head: those of attention, or all."""
+def linear_layers(model: PreTrainedModel, targets: str) -> dict[str, nn.Module]:
+    """Return the linear layers of a model by name, without its head: of attention, all, or of some names.
+
+    A name is that of a module, as in peft: `q_proj`, or `mlp.up_proj`. Raise ValueError if it is none.
+    """
     from transformers.pytorch_utils import Conv1D
 
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    return {
+    layers: dict[str, nn.Module] = {
         name: layer
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Linear | Conv1D) and layer is not head
-        if targets == "all" or OF_ATTENTION & set(name.split("."))
     }
+    if targets == "all":
+        return layers
+    if targets == "attention":
+        return {name: layers[name] for name in layers if OF_ATTENTION & set(name.split("."))}
+    chosen: dict[str, nn.Module] = {}
+    for target in targets.split(","):
+        of_target = {name: layers[name] for name in layers if f".{name}".endswith(f".{target}")}
+        if not of_target:
+            groups = ("attention", "all") if target == targets else ()
+            names = dict.fromkeys(name.rpartition(".")[2] for name in layers)
+            check_choice("lora_targets", target, (*groups, *names))
+        chosen |= of_target
+    return chosen
 
 
 def is_of_adapter(name: str) -> bool:

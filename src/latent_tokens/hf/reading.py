@@ -90,7 +90,11 @@ def describe_hf_run(net: HuggingFaceDenoiser) -> dict[str, Json]:
         "mask_id": net.mask_id,
     }
     if net.adapter is not None:
-        return {**entry, "adapter": asdict(net.adapter)}
+        stored = asdict(net.adapter)
+        return {
+            **entry,
+            "adapter": {name: value for name, value in stored.items() if value is not None},
+        }
     if net.has_frozen_embeddings:
         entry["freeze_embeddings"] = True
     config = of_transformers(net.model.config.to_diff_dict())

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from latent_tokens.checks import check_int, first_line
 from latent_tokens.core.attention import dense_mask
@@ -26,6 +27,7 @@ SMALL_INFLUENCE = (
 ROUNDING = 4  # units in the last place of the largest logit, where shapes and sums are the same
 REORDERING = 32  # likewise, where sums are in another order
 LOWEST = -1e4  # stands for a logit of minus infinity
+NOISE = 0.1  # standard deviation, on weights that may be zero before training
 HUGGING_FACE_MASK = "attention_mask=mask[:, None] in Hugging Face"
 
 PASSED: WeakValueDictionary[tuple[int, Method], Denoiser] = WeakValueDictionary()
@@ -150,6 +152,10 @@ def ignored_input(probe: Probe, is_shifted: bool) -> str | None:
     after = probe.logits(ids, first, probe.everything)
     by_unhidden = difference(before[:, probe.masked], after[:, probe.masked])
     by_token = difference(logits[:, probe.masked], with_other_tokens[:, probe.masked])
+    if by_unhidden == 0 and not can_mix(probe, ids, first):
+        return (
+            "clean tokens change no other slot's logits. Let slots attend where the mask is true."
+        )
     if by_token < SMALL_INFLUENCE * by_unhidden:
         return (
             "clean tokens do not change its logits at masked slots. Pass the mask, true if a slot "
@@ -159,6 +165,33 @@ def ignored_input(probe: Probe, is_shifted: bool) -> str | None:
         fix = "Pass them: position_ids=positions in Hugging Face."
         return f"positions do not change its logits. {fix}"
     return None
+
+
+def can_mix(probe: Probe, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]) -> bool:
+    """Return whether other clean tokens change masked slots' logits after noise on every weight.
+
+    So they do in a network whose blocks add nothing only before it is trained.
+    """
+    if not isinstance(probe.net, nn.Module):
+        return True
+    generator = torch.Generator().manual_seed(0)
+    weights = {
+        name: weight + NOISE * torch.randn(weight.shape, generator=generator).to(weight)
+        for name, weight in probe.net.named_parameters()
+        if weight.is_floating_point()
+    }
+    itself = torch.eye(ids.shape[1], dtype=torch.bool, device=ids.device)
+    for mask in (
+        probe.everything,
+        itself.expand_as(probe.everything),
+    ):  # the second if it inverts them
+        before, after = (
+            functional_call(probe.net, weights, (tokens, positions, mask))[:, probe.masked]
+            for tokens in (probe.ids, ids)
+        )
+        if not torch.equal(before, after):
+            return True
+    return False
 
 
 def visible_hidden_slots(probe: Probe) -> str | None:
@@ -257,7 +290,7 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
     About 15 forward passes of 7 slots in eval mode test that
 
     - logits are finite, one per slot and token,
-    - clean tokens and positions change them,
+    - clean tokens and positions change them, also those of other slots,
     - slots that the mask hides do not,
     - the order of slots that the mask does not tell apart does not,
     - other rows of the batch do not.

@@ -27,7 +27,7 @@ OF_TRAINING = (
     "task", "method", "size", "steps", "batch_size", "lr", "weight_decay", "warmup", "schedule", "clip",
     "ema", "dropout", "positions", "gelu", "weight", "targets", "noise", "precision", "num_train",
     "num_validation", "evaluate_every", "seed", "start", "mask", "lora", "lora_targets",
-    "freeze_embeddings", "first",
+    "lora_alpha", "freeze_embeddings", "first",
 )  # fmt: skip
 """The settings that the weights depend on."""
 

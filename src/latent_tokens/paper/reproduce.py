@@ -20,6 +20,11 @@ from latent_tokens.paper.run import check_together, rows_by_recipe, run
 from latent_tokens.paper.tables import lines, markdown, text_markdown
 from latent_tokens.storage import write_atomic
 
+TIME_OF_SCALE = {
+    "smoke": "seconds per model",
+    "cpu": "minutes to hours per model",
+    "paper": "hours to days per model, on an accelerator",
+}
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 
 
@@ -61,7 +66,7 @@ def reproduce(config: ReproduceConfig) -> str:
         if config.workers > 1:
             run_in_processes(works, config)
         else:
-            print_what_is_left(works)
+            print_what_is_left(works, config.scale, folder / ROWS)
             run(every, folder / ROWS, on_row=say_row)
     finally:
         tables, problems = write_all(requested, config.scale, folder, flags_of(config))
@@ -142,12 +147,16 @@ def write(
     return table
 
 
-def print_what_is_left(works: list[Work]) -> None:
-    """Print the number of models and rows that are left."""
+def print_what_is_left(works: list[Work], scale: ScaleName, results: Path) -> None:
+    """Print the number of models and rows that are left, and how long they take."""
     num_models = sum(work.steps_left > 0 for work in works)
+    num_steps = sum(work.steps_left for work in works)
     num_rows = sum(len(work.missing) for work in works)
     if num_rows:
-        say(f"{num_models} of {len(works)} models to train, {num_rows} rows to measure.")
+        if not results.exists():
+            say(f"{results} is missing. A clone of the repository has results/cpu/{ROWS}.")
+        models = f"{num_models} of {len(works)} models to train ({num_steps:,} steps)"
+        say(f"{models}, {num_rows} rows to measure: {TIME_OF_SCALE[scale]}.")
         say("Ctrl-C saves a checkpoint, and the same command resumes.")
 
 

@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from latent_tokens.checks import check_min, check_positive
-from latent_tokens.configs import (
-    Config,
-    LoraTargets,
-    PositionName,
-    PrecisionSetting,
-    SizeName,
-    TrackerName,
-)
+from latent_tokens.configs import Config, PositionName, PrecisionSetting, SizeName, TrackerName
 from latent_tokens.sizes import SIZES
 
 DEFAULT_NUM_TRAIN = 100_000
@@ -25,9 +18,10 @@ MAY_CHANGE_ON_RESUME = (
 """Settings that may change when a run is resumed."""
 DEFAULT_SHAPE = {"size": "nano", "positions": "learned", "gelu": "exact"}
 """The network of a run that does not start from a model."""
+OF_ADAPTER = ("lora_alpha", "lora_targets")
 LATER_DEFAULTS = {
-    "start": None, "mask": None, "lora": None, "lora_targets": None, "freeze_embeddings": False,
-    "first": None,
+    "start": None, "mask": None, "lora": None, "lora_alpha": None, "lora_targets": None,
+    "freeze_embeddings": False, "first": None,
 }  # fmt: skip
 """Settings that are not stored at their default, as in the runs of earlier versions."""
 
@@ -141,9 +135,11 @@ class TrainConfig(Config):
     lora: int | None = None
     """Rank of a LoRA adapter of a model of transformers. The adapter and the embedding of MASK are
     trained, all other weights stay. It needs peft. Default: all weights are trained."""
-    lora_targets: LoraTargets | None = None
+    lora_alpha: float | None = None
+    """Alpha of the adapter, whose output is scaled by alpha / rank. Default: the rank."""
+    lora_targets: str | None = None
     """Layers with an adapter. attention: the projections of attention. all: all linear layers
-    except for the head. Default: attention."""
+    except for the head. Or names of modules, such as q_proj,v_proj. Default: attention."""
     freeze_embeddings: bool = False
     """Freeze embeddings and head of a model of transformers, except for the embedding of MASK. An
     adapter always does."""
@@ -171,8 +167,11 @@ class TrainConfig(Config):
         if self.first is not None and not 0 < self.first_steps < self.steps:
             must = f"must be METHOD:STEPS, with 1 to {self.steps - 1} steps of steps={self.steps}"
             raise ValueError(f"first={self.first}: {must}.")
-        if self.lora_targets is not None and self.lora is None:
-            raise ValueError(f"lora_targets={self.lora_targets}: is for an adapter. Add lora=16.")
+        if self.lora_alpha is not None:
+            check_positive("lora_alpha", self.lora_alpha)
+        of_adapter = [f"{name}={getattr(self, name)}" for name in OF_ADAPTER if getattr(self, name)]
+        if of_adapter and self.lora is None:
+            raise ValueError(f"{of_adapter[0]}: is for an adapter. Add lora=16.")
         fsdp = "parallel=fsdp" if self.parallel == "fsdp" else ""
         for name, other in (
             ("lora", fsdp),

@@ -161,6 +161,7 @@ def train_steps(run: Run, observe: Observer) -> None:
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())
         num_tokens = 0.0
+        begin = state.step
         start_time = save_time = time.perf_counter()
         for batch in batches:
             # One optimizer step, which is skipped if it is not finite and the config says so.
@@ -175,6 +176,9 @@ def train_steps(run: Run, observe: Observer) -> None:
             else:
                 num_tokens += tokens_per_batch
                 speed = num_tokens / (time.perf_counter() - start_time)
+                if config.compile and state.step == begin + 1:  # it took the time to compile
+                    num_tokens = 0.0
+                    start_time = time.perf_counter()
                 advance(1, f"{run.part}loss {outcome.loss:.3f}  {speed:,.0f} tokens/s")
                 if state.step % LOG_EVERY == 0 or is_last:
                     log_losses(run, outcome.grad_norm, speed)

@@ -188,7 +188,10 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
         targets = config.lora_targets or "attention"
         with torch.random.fork_rng():
             torch.manual_seed(config.seed)
-            add_lora(net, Adapter(config.lora, targets, str(config.start), base_sha256))
+            adapter = Adapter(
+                config.lora, targets, str(config.start), base_sha256, config.lora_alpha
+            )
+            add_lora(net, adapter)
     return net
 
 

@@ -119,7 +119,13 @@ def setup(
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
-        start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
+        try:
+            start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
+        except ValueError:
+            if started is None and processes.is_main():  # so that the next try can begin
+                for path in (folder / "config.json", *task_files):
+                    path.unlink()
+            raise
     run = Run(
         config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
         pad=getattr(task, "pad", None), first=first, first_steps=config.first_steps,

@@ -13,6 +13,7 @@ from typing import get_args
 from accelerate import Accelerator
 
 from latent_tokens import processes
+from latent_tokens.checks import first_line, one_line
 from latent_tokens.configs import TrackerName
 from latent_tokens.storage import Json, json_bytes, write_atomic
 
@@ -38,16 +39,27 @@ def start_tracker(
     step: int,
     config: Mapping[str, Json],
 ) -> None:
-    """Start the tracker of a run at a step, under the id of its directory, or a new one."""
+    """Start the tracker of a run at a step, under the id of its directory, or a new one.
+
+    Raise ValueError if it does not start, as without a server. A new tracker.json is then removed.
+    """
+    stored = None
     run_id = ""
     if processes.is_main():
         stored = read_tracker(folder)
         run_id = secrets.token_hex(4) if stored is None else stored["id"]
         write_atomic({folder / TRACKER_FILE: json_bytes({"tracker": tracker, "id": run_id})})
     values = {name: value for name, value in config.items() if value is not None}
-    accelerator.init_trackers(
-        PROJECT, values, {tracker: tracker_settings(tracker, folder, run_id, step)}
-    )
+    try:
+        accelerator.init_trackers(
+            PROJECT, values, {tracker: tracker_settings(tracker, folder, run_id, step)}
+        )
+    except Exception as error:  # of another library, any
+        if stored is None and processes.is_main():
+            (folder / TRACKER_FILE).unlink()
+        problem = one_line(f"{type(error).__name__}: {first_line(error)}", 300)
+        fix = "Set it up, or leave it out: metrics.jsonl is always written."
+        raise ValueError(f"track={tracker}: does not start ({problem}). {fix}") from error
 
 
 def tracker_settings(
@@ -80,17 +92,16 @@ def read_tracker(folder: Path) -> dict[str, str] | None:
 
 
 @contextmanager
-def resumed_tracker(folder: Path) -> Iterator[Log]:
+def resumed_tracker(folder: Path, tracker: TrackerName) -> Iterator[Log]:
     """Yield log(values, step), which logs to the tracker that a run was trained with.
 
-    Raise ValueError if it was trained without one, or its tracker is not installed.
+    Raise ValueError if it was trained without it, or it is not installed.
     """
     stored = read_tracker(folder)
-    if stored is None:
-        raise ValueError(
-            f"track=True: {folder} was trained without a tracker. Train it with --track NAME."
-        )
-    (tracker,) = [name for name in get_args(TrackerName) if name == stored["tracker"]]
+    if stored is None or stored["tracker"] != tracker:
+        trained = "without a tracker" if stored is None else f"with track={stored['tracker']}"
+        fix = "Use the same, or leave it out."
+        raise ValueError(f"track={tracker}: {folder} was trained {trained}. {fix}")
     check_installed(tracker)
     accelerator = processes.join(tracker, folder)
     accelerator.init_trackers(

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
@@ -152,6 +153,18 @@ class Text:
     def decode(self, tokens: TokensLike) -> str:
         """Return the text of one sequence, with ends of document as the tokenizer names them."""
         return self.coder.decode(as_array(tokens).tolist())
+
+    def document(self, tokens: TokensLike, known: ArrayLike) -> str:
+        """Return the text of one sample from its first token to its first decoded end, without either end.
+
+        An end before a given token, as in a gap, ends no document.
+        """
+        ids = as_array(tokens)
+        start = int(ids[0] == self.coder.end)
+        is_known = np.asarray(known, np.bool_)
+        begin = max(start, int(np.flatnonzero(is_known).max(initial=-1)) + 1)
+        ends = begin + np.flatnonzero(ids[begin:] == self.coder.end)
+        return self.decode(ids[start : ends.min(initial=len(ids))])
 
     def inside(self, tokens: Sequence[int]) -> str:
         """Return tokens as they read inside a text: with the leading space that many tokenizers omit.

@@ -136,6 +136,18 @@ def test_reading_paths_of_contributing_are_the_files_executed():
     assert size.files_to_read((ROOT / "CONTRIBUTING.md").read_text()) == traced
 
 
+@pytest.mark.parametrize("name", ["ci", "docs", "release"])
+def test_workflow_runs_targets_and_scripts_that_exist(name):
+    folder = ROOT / ".github/workflows"
+    jobs = yaml.safe_load((folder / f"{name}.yml").read_text())["jobs"]
+    assert {job["needs"] for job in jobs.values() if "needs" in job} <= {*jobs}
+    lines = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert {*re.findall(r"\bmake ([\w-]+)", lines)} <= {*targets}
+    assert all((ROOT / file).exists() for file in re.findall(r"(?:scripts|tests)/\w+\.py", lines))
+    assert all((folder / file).exists() for file in re.findall(r"gh workflow run (\S+)", lines))
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """Return a clone in which an owner was set, and how it is set or checked there."""

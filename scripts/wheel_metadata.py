@@ -9,7 +9,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"(\]\(|src=\")(?!https?:|#|\{)([^)\"]+)")
+LINK = re.compile(r"(\]\(|\bsrc(?:set)?=\")(?!https?:|#|\{)([^)\"]+)")
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
 IMAGE = (".png", ".gif", ".svg")
 

@@ -206,7 +206,7 @@ def test_links_of_the_description_on_pypi_lead_to_files():
     page = set_owner.shown((ROOT / "README.md").read_text(), "one")
     address = addresses("one")["repository"]
     page = wheel_metadata.with_absolute_links(page, address, "v1")
-    targets = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)", page)
+    targets = re.findall(r"\]\(([^)#]+)|src(?:set)?=\"([^\"]+)", page)
     assert all("".join(target).startswith("https://") for target in targets)
     files = re.findall(rf"{address}/(?:blob|raw)/v1/([^)#\"]+)", page)
     assert len(files) > 20

@@ -13,19 +13,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-FOLDERS = ("candidates", "confidence", "depth", "infilling", "training")
+FOLDERS = ("candidates", "confidence", "dead-ends", "depth", "equal-compute", "infilling", "training")
 sys.path += [str(HERE), *(str(HERE / name) for name in FOLDERS)]
 
 import candidates  # noqa: E402
 import confidence  # noqa: E402
+import dead_ends  # noqa: E402
 import depth  # noqa: E402
+import equal_compute  # noqa: E402
 import infilling  # noqa: E402
 import training  # noqa: E402
 from tables import Cell, Line, rows_of  # noqa: E402
 
+from latent_tokens.evaluation.intervals import wilson  # noqa: E402
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet  # noqa: E402
 from latent_tokens.evaluation.rows import read_results  # noqa: E402
 from latent_tokens.palette import METHOD_COLORS  # noqa: E402
+from latent_tokens.paper.tables import interval_over_seeds  # noqa: E402
 
 Point = tuple[float, float, float]  # a value and the bounds of its interval
 STYLES = {
@@ -225,12 +229,64 @@ def draw_depth() -> None:
     draw(panels, title, f"6x6 boards, 1,334 samples per seed. {PER_SEED}", HERE / "depth/depth")
 
 
+def draw_equal_compute() -> None:
+    """Draw accuracy after the steps of the recipe and after three times as many."""
+    results = rows_of("equal-compute", "training", "candidates", "latent-choice")
+    curves = {}
+    for method, order, n in equal_compute.MODELS:
+        steps = {"3,400": "k=4" if order == "top_prob" else "plain", "10,200": equal_compute.MORE}
+        cells = {x: Cell(method, order, n, variant) for x, variant in steps.items()}
+        curves[named(method, n)] = curve(results, cells)
+    gains = [points["10,200"][0] - points["3,400"][0] for points in curves.values()]
+    diffusion, others = gains[:4], gains[4:]
+    title = (
+        f"Three times the steps: diffusion models {min(diffusion):+.0f} to {max(diffusion):+.0f} points, "
+        f"others {max(others):+.0f}"
+    )
+    panel = Panel("6x6 boards, k = 4 in top-prob order", "training steps", curves)
+    caption = f"1,334 samples per seed. {PER_SEED}"
+    draw([panel], title, caption, HERE / "equal-compute/equal-compute")
+
+
+def lost_until(rows: Sequence[Any], clean: int) -> Point:
+    """Return the percentage of boards without a solution once so many tokens are clean, over the seeds."""
+    shares = []
+    for row in rows:
+        died = sum(record["died"] for record in row["dead_ends"] if record["clean"] < clean)
+        shares.append(100 * died / row["dead_ends"][0]["alive"])
+    low, high = wilson(fmean(shares) / 100, sum(row["dead_ends"][0]["alive"] for row in rows))
+    found = interval_over_seeds(shares, (100 * low, 100 * high))
+    bounds = (100 * low, 100 * high) if found is None else (max(0, found.low), min(100, found.high))
+    return fmean(shares), *bounds
+
+
+def draw_dead_ends() -> None:
+    """Draw the boards that have lost their last solution, over the number of clean tokens."""
+    results = rows_of("dead-ends")
+    styles = dict(zip(dead_ends.NUMBERS, (":", "--", "-", "-."), strict=True))
+    panels, early = [], []
+    for method, n in dead_ends.MODELS:
+        curves = {}
+        for k in dead_ends.NUMBERS:
+            rows = results[Cell(method, "top_prob", n, f"dead ends, k={k}")].rows
+            points = {float(clean): lost_until(rows, clean) for clean in range(0, 37, 4)}
+            curves[f"{method}, k = {k}", METHOD_COLORS[method], styles[k]] = points
+            if k == "all":
+                early.append(f"{100 * points[12.0][0] / points[36.0][0]:.0f}% of {method}")
+        panels.append(Panel(named(method, n)[0], "clean tokens", curves))
+    title = f"k = all: failures in the first 12 steps are {' and '.join(early)}"
+    caption = f"6x6 boards, top-prob, 200 samples per seed. {PER_SEED}"
+    draw(panels, title, caption, HERE / "dead-ends/dead-ends", "boards without a solution left (%)")
+
+
 DRAWN = {
     "candidates": draw_candidates,
     "infilling": draw_infilling,
     "confidence": draw_confidence,
     "training": draw_training,
     "depth": draw_depth,
+    "equal-compute": draw_equal_compute,
+    "dead-ends": draw_dead_ends,
 }
 
 

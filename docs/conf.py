@@ -50,13 +50,16 @@ PICTURE = re.compile(
 )
 
 
+HIDDEN = re.compile(r"<!-- published:.*?-->\n?|<!-- (?:unpublished|end) -->", re.S)  # scripts/set_owner.py
+
+
 def with_title(app: Sphinx, page: str, source: list[str]) -> None:
     """Mark pages outside of the contents, and add a title to tables, which programs write, and their figure.
 
     A picture with a dark variant becomes two images, of which the theme shows one.
     """
     both = r'<img class="only-light" src="\2"\3><img class="only-dark" src="\1"\3>'
-    source[0] = PICTURE.sub(both, source[0])
+    source[0] = PICTURE.sub(both, HIDDEN.sub("", source[0]))
     if page.startswith("research/") and not page.endswith("/table"):
         source[0] = f"---\norphan: true\n---\n{source[0]}"
     elif page == "docs/cli":

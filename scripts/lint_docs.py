@@ -164,7 +164,7 @@ def wide_lines(page: str) -> Iterator[str]:
     """Yield the wide lines but tables, code and pictures. The target of a link has no width."""
     for number, line in enumerate(without_code(page).splitlines(), 1):
         is_wide = len(re.sub(r"\]\([^)]*\)|https?://\S+", "]", line)) > WIDEST_LINE
-        if is_wide and not re.match(r"\||\[?<img|<picture|#|!?\[!\[", line):
+        if is_wide and not re.match(r"\||(<!-- published: )?\[?( -->)?<img|<picture|#|!?\[!\[", line):
             yield f"{number}: more than {WIDEST_LINE} columns"
 
 
@@ -173,7 +173,7 @@ def wide_lines(page: str) -> Iterator[str]:
 
 def files_linked(page: str, folder: Path) -> Iterator[str]:
     """Yield the links and the literal includes of a page that lead to no file."""
-    found = re.findall(r"\]\(((?!http)[^)#]+)\)|src=\"((?!http)[^\"]+)\"|\{literalinclude\} (\S+)", page)
+    found = re.findall(r"\]\(((?!http|\{)[^)#]+)\)|src=\"((?!http)[^\"]+)\"|\{literalinclude\} (\S+)", page)
     for place in map("".join, found):
         if not (folder / place).exists():
             yield f"1: {place} does not exist"

@@ -165,7 +165,7 @@ def test_adaptation_that_is_not_possible_is_refused(data, bases, tmp_path, monke
     with refused("it has no MASK, and esolm needs one. Use readout=in_place"):
         lt.fit(config_of(tmp_path / "run", data, None), net=net)
     monkeypatch.setitem(sys.modules, "peft", None)
-    with refused("lora=2: peft is not installed. Install it from a clone (pip install -e '.[lora]')"):
+    with refused("lora=2: peft is not installed. Install it (pip install 'latent-tokens[lora]')"):
         lt.fit(lora_config(tmp_path / "run", data, bases / "llama"))
 
 

@@ -89,7 +89,7 @@ model.save_pretrained(sys.argv[1] + "-again")
     assert equal(pico, lt.from_pretrained(tmp_path / "given-again"))
 
 
-def test_directory_without_the_package_names_its_address(tmp_path):
+def test_directory_without_the_package_names_it(tmp_path):
     (tmp_path / "modeling_latent_tokens.py").write_text(CODE)
     assert get_imports(tmp_path / "modeling_latent_tokens.py") == []  # else transformers raises its own error
     environment = {name: os.environ[name] for name in os.environ.keys() - {"PYTHONPATH"}}
@@ -97,9 +97,7 @@ def test_directory_without_the_package_names_its_address(tmp_path):
     settings = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(command, **settings, check=False)
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(
-        "ImportError: this model needs the package latent-tokens: pip install git+https://"
-    )
+    assert last.startswith("ImportError: this model needs the package latent-tokens")
 
 
 @pytest.mark.parametrize("prefix", ["", "net."])

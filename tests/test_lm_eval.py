@@ -406,5 +406,5 @@ def test_missing_lm_eval_names_the_extra(monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lm_eval", None)
     monkeypatch.delitem(sys.modules, "latent_tokens.harness.lm_eval", raising=False)
-    parts = ("lm_eval is not installed", "pip install -e '.[lm-eval]'")
+    parts = ("lm_eval is not installed", "pip install 'latent-tokens[lm-eval]'")
     refused_command(capsys, "lm-eval runs/text --tasks x", *parts)

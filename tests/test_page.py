@@ -239,7 +239,7 @@ def test_every_first_tap_is_answered_at_once_and_nothing_moves(opened, page_file
 
 
 def test_fingers_and_eyes_have_room(opened, page_file):
-    """The squares of the hundred and of the two boards next to each other are smaller than a finger."""
+    """The squares of the hundred and of two boards are smaller than a finger: buttons lead to each."""
     page = opened(page_file, SMALL_PHONES[1])
     page.locator("#why").scroll_into_view_if_needed()
     reads(page, "#why-words", "With or without")
@@ -249,6 +249,8 @@ def test_fingers_and_eyes_have_room(opened, page_file):
     for target in page.locator(targets).all():
         box = target.bounding_box()
         assert box is None or box["height"] >= FINGER, target.inner_text()
+    widths = page.locator("button:visible").evaluate_all("all => all.map(e => e.offsetWidth)")
+    assert min(widths) >= FINGER
     assert page.evaluate(TEXT_BELOW, SMALLEST_TEXT) == []
     page.emulate_media(forced_colors="active")
     widths = "getComputedStyle(document.querySelector('#one-board .cell')).borderWidth"
@@ -285,10 +287,14 @@ def test_hundred_puzzles_flip_with_n_and_equal_live_decodes(opened, page_file):
     press(page, "Stop")
     assert text(page, "#hundred-words") == "Stopped."
 
-    # A square opens its puzzle in the laboratory, and Back returns.
+    # A square and its neighbors are chosen, the button opens one in the laboratory, and Back returns.
     flipped = next(i for i in range(100) if hundred["solved"][0][i] != hundred["solved"][21][i])
     dial.fill("21")
     cell(page, "#hundred-board", flipped).click()
+    for name in ("Next puzzle", "Previous puzzle", "Previous puzzle", "Next puzzle"):
+        press(page, name)
+    assert cell(page, "#hundred-board", flipped).get_attribute("aria-label").endswith("solved, chosen")
+    press(page, f"Watch puzzle {flipped + 1}")
     results = [verdict.startswith("✓") for verdict in verdicts(page)]
     assert results == [hundred["solved"][n][flipped] == "1" for n in (0, 21)]
     assert page.locator("#puzzle").input_value() == hundred["puzzles"][flipped]
@@ -398,6 +404,9 @@ def test_own_puzzle_is_typed_decoded_and_refused(opened, page_file):
     assert cell(page, "#lane-a", 0).inner_text() == "1"
     press(page, "Empty")
     reads(page, "#step-words", "of 20")
+    for name, place in (("Left", "row 1 column 1"), ("Down", "row 2 column 1"), ("Right", "row 2 column 2")):
+        press(page, name)
+        assert place in text(page, "#lane-a .bars-title")
 
     # What cannot be decoded leaves neither its fault nor its steps behind.
     press(page, "One setting")

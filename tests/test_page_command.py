@@ -17,11 +17,12 @@ from helpers.page import SIX, decoded, model, untrained
 from helpers.refusals import refused, refused_command
 from helpers.runs import tiny_run
 from latent_tokens import METHODS, fit, save_pretrained
+from latent_tokens.address import addresses as addresses_of
 from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.commands.page import PAGE_MODELS
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.page import models
+from latent_tokens.page import document, models
 from latent_tokens.page.document import page_with, read_asset, script_of, stored_curve
 from latent_tokens.palette import PAGE
 from latent_tokens.storage import sha256_of
@@ -58,6 +59,7 @@ def test_page_has_the_bundled_models_and_its_own_scripts_only(tmp_path, addresse
     file = tmp_path / "latent-tokens.html"
     assert capsys.readouterr().out == f"latent-tokens.html  ({file.stat().st_size / 1e6:.1f} MB)\n"
     assert file.stat().st_size <= 3_200_000
+    assert ("og:image" in file.read_text()) == bool(addresses_of())
     assert addresses == []
     page = file.read_text()
     assert [entry["name"] for entry in contents(page, "contents")["entries"]] == list(PAGE_MODELS)
@@ -135,7 +137,8 @@ def test_recorded_page_has_its_traces_as_text_and_states_why_it_is_fixed(six):
         page_with([recorded] * 500, "", [six])
 
 
-def test_site_is_a_space_that_fetches_all_models_but_one(tmp_path):
+def test_site_is_a_space_that_fetches_all_models_but_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(document, "addresses", lambda: addresses_of("one"))
     runpy.run_path(str(ROOT / "scripts" / "site.py"))["main"](tmp_path)
     files = {path.name: path for path in tmp_path.iterdir()}
     head = yaml.safe_load((ROOT / "space" / "README.md").read_text().split("---\n")[1])
@@ -147,8 +150,8 @@ def test_site_is_a_space_that_fetches_all_models_but_one(tmp_path):
     for entry in contents(page, "contents")["entries"][1:]:
         weights = json.loads(files[f"{entry['name']}.json"].read_text())
         assert weights["config"]["task"]["name"] == entry["task"]
-    address = re.search(r'<meta property="og:image" content="([^"]+)">', page)[1]
-    assert address.endswith(".github.io/latent-tokens/page/card.png")
+    assert '<meta property="og:image" content="https://one.github.io/latent-tokens/page/card.png">' in page
+    assert '<a href="https://one.github.io/latent-tokens">Manual</a>' in page
     stated = [int(re.search(rf'"og:image:{side}" content="(\d+)"', page)[1]) for side in ("width", "height")]
     with Image.open(files["card.png"]) as card:
         assert list(card.size) == stated

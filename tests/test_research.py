@@ -43,6 +43,7 @@ confidence = script_of("confidence")
 script_of("order")
 contradictions = sys.modules["contradictions"]
 tables = sys.modules["tables"]
+curves = importlib.import_module("curves")  # the scripts have put its folder on the path
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -69,6 +70,17 @@ def test_loss_of_a_board_is_that_worked_out_by_hand(first, digits, expected):
     peers = contradictions.peers_of(TASK)
     step, after = contradictions.first_loss(board, order, peers)
     assert (step, *contradictions.kind_and_reach(after, order, step, TASK, peers)) == expected
+
+
+def test_figures_are_drawn_from_the_stored_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "HERE", tmp_path)
+    for name in ("candidates", "depth", "equal-compute", "training"):
+        (tmp_path / name).mkdir()
+        curves.DRAWN[name]()
+        drawn, stored = (folder / name / f"{name}.svg" for folder in (tmp_path, RESEARCH))
+        paths = [re.findall(r' d="([^"]+)"', path.read_text()) for path in (drawn, stored)]
+        assert len(paths[0]) > 50
+        assert paths[0] == paths[1]
 
 
 def test_every_folder_is_in_the_list_of_questions():

@@ -1,17 +1,22 @@
 """The scripts that lint pages, count lines and list the files to read find what is planted."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from helpers.documentation import ROOT
+from latent_tokens.address import OWNER, addresses
 
 sys.path.append(str(ROOT / "scripts"))
 
 import lint_docs
+import set_owner
 import size
+import wheel_metadata
 
 # In parts, since the script reads this file too.
 D7, D8 = (f"D-{number}" for number in (7, 8))
@@ -129,3 +134,81 @@ def test_reading_paths_of_contributing_are_the_files_executed():
     command = [sys.executable, str(ROOT / "scripts" / "size.py"), "--files"]
     traced = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert size.files_to_read((ROOT / "CONTRIBUTING.md").read_text()) == traced
+
+
+@pytest.mark.parametrize("name", ["ci", "docs", "release"])
+def test_workflow_runs_targets_and_scripts_that_exist(name):
+    folder = ROOT / ".github/workflows"
+    jobs = yaml.safe_load((folder / f"{name}.yml").read_text())["jobs"]
+    assert {job["needs"] for job in jobs.values() if "needs" in job} <= {*jobs}
+    lines = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    targets = re.search(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert {*re.findall(r"\bmake ([\w-]+)", lines)} <= {*targets}
+    assert all((ROOT / file).exists() for file in re.findall(r"(?:scripts|tests)/\w+\.py", lines))
+    assert all((folder / file).exists() for file in re.findall(r"gh workflow run (\S+)", lines))
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Return a clone in which an owner was set, and how it is set or checked there."""
+    root = tmp_path_factory.mktemp("published")
+    for path in [*set_owner.tracked(ROOT), ROOT / set_owner.ADDRESS]:
+        target = root / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(path.read_text())
+    subprocess.run("git init -q && git add .", shell=True, cwd=root, check=True)
+
+    def run(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["set_owner.py", *arguments])
+            return set_owner.main(root)
+
+    assert run("one-1", "--check") == 1  # this repository has no owner, or another one
+    assert run("one-1") == 0
+    return root, run
+
+
+def test_every_link_is_shown_after_one_command(published, capsys):
+    root, run = published
+    assert run("one-1", "--check") == 0
+    readme = (root / "README.md").read_text()
+    assert readme.count("https://one-1.github.io/latent-tokens/page/") == 3
+    assert 'pip install "latent-tokens[text]"' in readme
+    assert "PyPI. Install from a clone" not in readme
+    cited = yaml.safe_load((root / "CITATION.cff").read_text())
+    assert cited["url"] == "https://one-1.github.io/latent-tokens"
+    (manual,) = yaml.safe_load((root / ".github/ISSUE_TEMPLATE/config.yml").read_text())["contact_links"]
+    assert manual["url"] == cited["url"]
+    first = json.loads((root / "examples/tour.ipynb").read_text())["cells"][0]
+    assert f"{addresses('one-1')['colab']}/blob/main/examples/tour.ipynb" in "".join(first["source"])
+    capsys.readouterr()
+    (root / "docs/index.md").write_text("<!-- published: [x]({pages}) -->")
+    assert run("one-1", "--check") == 1
+    assert capsys.readouterr().out == "docs/index.md: has <!-- published\n"
+
+
+def test_another_owner_replaces_the_first(published):
+    root, run = published
+    assert run("two") == 0
+    assert run("one-1", "--check") == 1
+    texts = [path.read_text() for path in set_owner.tracked(root)]
+    assert not any("one-1" in text for text in texts)
+    assert any(addresses("two")["repository"] in text for text in texts)
+
+
+@pytest.mark.skipif(bool(OWNER), reason="the repository has an owner")
+def test_links_are_hidden_until_an_owner_is_set():
+    texts = {path: set_owner.HIDDEN.sub("", path.read_text()) for path in set_owner.tracked(ROOT)}
+    parts = [f"{part}/latent-tokens" for part in ("github.com/[^/]+", "[^/]+[.]github[.]io")]
+    assert [path for path, text in texts.items() if re.search("|".join(parts), text)] == []
+
+
+def test_links_of_the_description_on_pypi_lead_to_files():
+    page = set_owner.shown((ROOT / "README.md").read_text(), "one", OWNER)
+    address = addresses("one")["repository"]
+    page = wheel_metadata.with_absolute_links(page, address, "v1")
+    targets = re.findall(r"\]\(([^)#]+)|src(?:set)?=\"([^\"]+)", page)
+    assert all("".join(target).startswith("https://") for target in targets)
+    files = re.findall(rf"{address}/(?:blob|raw)/v1/([^)#\"]+)", page)
+    assert len(files) > 20
+    assert [name for name in files if not (ROOT / name).exists()] == []

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -79,12 +80,18 @@ def done(*command, cwd):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Return the wheel that hatchling builds from the checkout."""
+    """Return the wheel that hatchling builds from the source archive of the checkout, as pip and uv do."""
     source, out = tmp_path_factory.mktemp("source") / "checkout", tmp_path_factory.mktemp("dist")
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (source / "scripts").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "scripts/wheel_metadata.py"):
         shutil.copy(ROOT / name, source / name)
-    done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out), cwd=source)
+    done(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(out), cwd=source)
+    (archive,) = out.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(out, filter="data")
+    (unpacked,) = (path for path in out.iterdir() if path.is_dir())
+    done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out), cwd=unpacked)
     (made,) = out.glob("*.whl")
     return made
 

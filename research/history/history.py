@@ -1,6 +1,6 @@
 """What a model learns first: accuracy over the number of latent tokens, by the history of its training.
 
-python research/history/history.py                     # print table.md from the rows
+python research/history/history.py                     # print table.md, and with --draw the figure
 python research/history/history.py --measure boards    # train and measure what rows.jsonl lacks, then draw
 python research/history/history.py --measure zebra countdown --workers 2
 
@@ -17,14 +17,13 @@ from joblib import Parallel, delayed
 
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import read_results
+from latent_tokens.palette import METHOD_COLORS, PAGE
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
 from histories import SETTINGS, History, data_of, histories, measure  # noqa: E402
 from tables import ENOUGH, Cell, Line, difference  # noqa: E402
-
-COLORS = {None: "#000000", "sidm": "#0072b2", "mdm": "#d55e00"}
 
 
 class Estimate(NamedTuple):
@@ -115,30 +114,42 @@ def draw(rows: list[Any]) -> None:
         if (each.name, each.method, each.runs) == ("boards", "scdm", 1)
         and min(len(by_n[n].by_seed) if n in by_n else 0 for n in (0, "all")) >= ENOUGH
     }
+    style: dict[str, Any] = {"marker": "o", "capsize": 2}
+    added = {}
     for each, by_n in found.items():
         if each.share in (0, 0.5):
             values = [value_of(line) for line in by_n.values()]
             means, halves = [value.mean for value in values], [value.half for value in values]
             name = "scdm from scratch" if each.first is None else f"half of the steps {each.first} first"
-            curves.errorbar(
-                [*map(str, by_n)], means, halves, color=COLORS[each.first], marker="o", label=name
-            )
-    for first in ("sidm", "mdm", None):
+            color = METHOD_COLORS[each.first or "scdm"]
+            curves.errorbar([*map(str, by_n)], means, halves, color=color, label=name, **style)
+            added[each.first] = minus(by_n["all"], by_n[0]).mean
+    for first in ("sidm", "mdm"):
         shown = [(each.share, minus(by_n["all"], by_n[0])) for each, by_n in found.items()
                  if each.first in (None, first)]  # fmt: skip
         means, halves = [value.mean for _, value in shown], [value.half for _, value in shown]
-        dials.errorbar([100 * share for share, _ in shown], means, halves, color=COLORS[first], marker="o")
-    curves.set(xlabel="latent tokens n", ylabel="valid boards %", ylim=(0, None))
-    curves.legend(fontsize=7)
-    dials.set(xlabel="share of the first part (%)", ylabel="valid % at n = all minus at n = 0")
+        dials.errorbar(
+            [100 * share for share, _ in shown], means, halves, color=METHOD_COLORS[first], **style
+        )
+    scratch = next(minus(by_n["all"], by_n[0]) for each, by_n in found.items() if each.first is None)
+    dials.errorbar([0], [scratch.mean], [scratch.half], color=METHOD_COLORS["scdm"], **style)
+    dials.axhline(0, color=PAGE["edge"], linewidth=0.6)
+    curves.set(xlabel="latent tokens n", ylabel="valid boards (%)", ylim=(0, None))
+    curves.legend(fontsize=8, frameon=False)
+    dials.set(xlabel="share of the steps of the first method (%)", ylabel="points at n = all minus at n = 0")
     caption = "6x6 boards, 6,800 steps, k = 4, 1,000 samples per training seed, three seeds, 95% intervals."
-    save_sheet(sheet, "What is learned first", caption, HERE / "history")
+    title = (
+        f"All latent tokens add {added[None]:.0f} points to an SCDM, {added['mdm']:.0f} after MDM, "
+        f"{added['sidm']:.0f} after SIDM"
+    )
+    save_sheet(sheet, title, caption, HERE / "history", dark=True)
 
 
 def main() -> None:
     """Print the table, or measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", nargs="+", choices=SETTINGS, metavar="SETTING")
+    parser.add_argument("--draw", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     arguments = parser.parse_args()
     path = HERE / "rows.jsonl"
@@ -146,6 +157,7 @@ def main() -> None:
         data_of(SETTINGS[name])  # before the workers need it
         jobs = (delayed(measure)(history, path, 1_000) for history in histories(name))
         Parallel(n_jobs=arguments.workers)(jobs)
+    if arguments.measure or arguments.draw:
         draw(read_results(path))
     print(table(read_results(path)), end="")
 

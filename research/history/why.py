@@ -23,6 +23,7 @@ from latent_tokens.core.order import any_order, draw_uniform
 from latent_tokens.data.loading import as_tensors, load_data
 from latent_tokens.evaluation.report import as_markdown, save_sheet
 from latent_tokens.evaluation.rows import Row, append_result, read_results
+from latent_tokens.palette import METHOD_COLORS, PAGE
 from latent_tokens.training.checkpoint import read_state, saved_states, saved_step, step_in_name
 
 HERE = Path(__file__).parent
@@ -32,7 +33,6 @@ from histories import SETTINGS, History, data_of, histories  # noqa: E402
 
 PATH = HERE / "why.jsonl"
 BOARDS = 512
-COLORS = {None: "#000000", "sidm": "#0072b2", "mdm": "#d55e00"}
 DASHES = {"scdm": "-", "mdm": "--", "sidm": ":"}
 
 
@@ -118,26 +118,35 @@ def draw(rows: list[Row]) -> None:
 
     sheet = Figure(figsize=(10, 4.2), layout="constrained")
     worth, attention = sheet.subplots(1, 2)
+    ends = []
     for name, curve in curves_of(rows).items():
         setting = curve[0]["setting"]
-        style = {"color": COLORS[setting["first"]], "linestyle": DASHES[setting["method"]], "label": name}
+        color = METHOD_COLORS[setting["first"] or setting["method"]]
+        style = {"color": color, "linestyle": DASHES[setting["method"]], "label": name}
         steps = [row["step"] for row in curve]
-        worth.plot(steps, [row["loss_0"] - row["loss_all"] for row in curve], **style)
+        saved = [row["loss_0"] - row["loss_all"] for row in curve]
+        worth.plot(steps, saved, **style)
+        before = f"after {setting['first'].upper()}" if setting["first"] else "from scratch"
+        ends.append(f"{saved[-1]:.2f} nats {before}")
         means = [100 * sum(row["attention"]) / len(row["attention"]) for row in curve]
         attention.plot(steps, means, **style)
-    worth.set(xlabel="step", ylabel="loss at n = 0 minus at n = all (nats)")
-    worth.axhline(0, color="#999999", linewidth=0.6)
+    worth.set(xlabel="training step", ylabel="loss at n = 0 minus at n = all (nats)")
+    worth.axhline(0, color=PAGE["edge"], linewidth=0.6)
     worth.set_yscale("symlog", linthresh=0.05)
-    attention.set(xlabel="step", ylabel="attention to other masked tokens (%)", ylim=(0, None))
-    attention.legend(fontsize=7)
-    caption = f"Seed 0, 6x6 boards, EMA weights, {BOARDS} validation boards, mean over layers and heads."
-    save_sheet(sheet, "Latent tokens while a model trains", caption, HERE / "why")
+    attention.set(xlabel="training step", ylabel="attention to other masked tokens (%)", ylim=(0, None))
+    attention.legend(fontsize=8, frameon=False)
+    caption = (
+        f"6x6 boards, EMA weights, {BOARDS} validation boards, mean over layers and heads. "
+        "One training seed, no intervals."
+    )
+    save_sheet(sheet, f"All latent tokens save an SCDM {', '.join(ends)}", caption, HERE / "why", dark=True)
 
 
 def main() -> None:
     """Print the table, or measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", choices=["boards"])  # the table and the figure are of one setting
+    parser.add_argument("--draw", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure:
         rows = read_results(PATH)
@@ -148,6 +157,7 @@ def main() -> None:
             if (history.seed, history.runs) == (0, 1) and is_trained and history._asdict() not in done:
                 for row in measured(history, inputs):
                     append_result(PATH, row)
+    if arguments.measure or arguments.draw:
         draw(read_results(PATH))
     print(table(read_results(PATH)), end="")
 

@@ -210,7 +210,7 @@ def check_out(out: Path, hint: str = "") -> None:
 def check_package(package: str, extra: str, name: object) -> None:
     """Raise ValueError if a package of an extra, which `name` needs, is not installed."""
     if find_spec(package) is None:
-        fix = f"Install it from a clone (pip install -e '.[{extra}]')"
+        fix = f"Install it (pip install 'latent-tokens[{extra}]')"
         raise ValueError(f"{name}: {package} is not installed. {fix}.")
 
 

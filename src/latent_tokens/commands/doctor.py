@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from latent_tokens.checks import first_line
 from latent_tokens.storage import package_version, source_commit
 
-REINSTALL = "reinstall from a clone: pip install --force-reinstall --no-deps -e ."
+REINSTALL = "pip install --force-reinstall --no-deps latent-tokens, or -e . in a clone"
 
 
 @dataclass(frozen=True)

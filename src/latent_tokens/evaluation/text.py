@@ -106,7 +106,7 @@ class LanguageModel:
         except ImportError:
             raise ValueError(
                 f"evaluator={name}: transformers is not installed. "
-                "Install it from a clone (pip install -e '.[text]'), or use evaluator=trigrams."
+                "Install it (pip install 'latent-tokens[text]'), or use evaluator=trigrams."
             ) from None
         name = packaged(name) if name == SMOLLM2 else name
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -42,7 +42,7 @@ try:
     from tqdm import tqdm  # type: ignore[import-untyped]
 except ImportError as error:
     name = str(error.name).partition(".")[0]
-    fix = "Install the extra lm-eval from a clone: pip install -e '.[lm-eval]'"
+    fix = "Install the extra lm-eval: pip install 'latent-tokens[lm-eval]'"
     raise ImportError(f"{name} is not installed. {fix}", name=name) from None
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from latent_tokens.address import OWNER
 from latent_tokens.checkpoints.files import (
     BUNDLED,
     OF_THE_RUN,
@@ -43,7 +44,7 @@ IN_RESULTS = (
     "task", "method", "order", "candidates", "latents", "metric", "ci95", "num_samples", "relative_cost",
 )  # fmt: skip
 MODULE = "modeling_latent_tokens"
-REPOSITORY = "https://github.com/OWNER/latent-tokens"
+INSTALL = ": pip install latent-tokens" if OWNER else ""  # on PyPI with its first release
 CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
 
 try:
@@ -51,9 +52,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "latent_tokens":
         raise
-    raise ImportError(
-        "this model needs the package latent-tokens: pip install git+{REPOSITORY}"
-    ) from None
+    raise ImportError("this model needs the package latent-tokens{INSTALL}") from None
 '''
 OF_THE_TASK = ("task", "name")  # those of a model whose weights have changed
 CONFIG_ENTRIES = ("network", "class", "readout", "vocab_size", "max_length", "mask_id")

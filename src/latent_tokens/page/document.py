@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from latent_tokens.address import addresses
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.checks import block_in
 from latent_tokens.evaluation.intervals import wilson
@@ -31,6 +32,20 @@ IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async )?function\b|const\b|class\b)", re.M)
 MOST_BYTES = 2_000_000  # of the traces in a page
 CURVE = ("sudoku-6", "top_prob", 4)  # task, order and k of the curve of accuracy over tokens
+
+# With the address of the repository only: what other sites show for a link to the page, and its own links.
+SOCIAL_TAGS = """\
+<meta property="og:url" content="{pages}/page/">
+<meta property="og:image" content="{pages}/page/card.png">
+<meta property="og:image:width" content="1200">
+<meta property="og:image:height" content="630">
+<meta property="og:image:alt" content="A pointer taps a square of a Sudoku, and a wrong 2 becomes a right 6">
+<meta name="twitter:card" content="summary_large_image">
+"""
+PROJECT_LINKS = """\
+    <a href="{pages}">Manual</a>
+    <a href="{repository}">Code</a>
+"""
 
 
 def page_of(models: Sequence[LoadedModel]) -> str:
@@ -241,9 +256,12 @@ def filled_page(
         f'<script type="application/json" id="weights-{index}">{inline_json(entry)}</script>'
         for index, entry in entries_inside.items()
     ]
+    address = addresses()
     parts = {
         "policy": policy(f"\n{script}", f"\n{style}", fetches=len(inside) < len(models)),
         "style": style,
+        "card": SOCIAL_TAGS.format(**address) if address else "",
+        "links": PROJECT_LINKS.format(**address) if address else "",
         "contents": inline_json(contents),
         "traces": inline_json(traces),
         "still": "" if record is None else still_boards(record),

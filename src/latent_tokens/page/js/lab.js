@@ -4,6 +4,7 @@ import { joinNames, readAddress, splitNames, writeAddress } from "./address.js";
 import { $, el, messageOf, offer, shortName, write } from "./dom.js";
 import { Lane } from "./lane.js";
 import { ORDER_NAMES } from "./moment.js";
+import { offerPad } from "./pad.js";
 import { Player } from "./player.js";
 import { digitOf, onlySolution, readPuzzle, writePuzzle } from "./puzzle.js";
 
@@ -287,14 +288,13 @@ export class Lab {
     this.player.draw();
     const isEditable = this.entries.length > 0 && this.chosen >= 0;
     $("#pad").hidden = !isEditable;
-    if (!isEditable) return;
-    const digits = Array.from({ length: this.side }, (_, digit) => writePuzzle([digit]));
-    if ($("#pad").childElementCount === digits.length + 1) return;
-    const button = (/** @type {string} */ text, /** @type {string} */ key) => {
-      const element = el("button", { type: "button" }, text);
-      element.addEventListener("click", () => this.type(this.chosen, key));
-      return element;
-    };
-    $("#pad").replaceChildren(...digits.map((digit) => button(digit, digit)), button("Empty", "Delete"));
+    if (isEditable) offerPad(this.side, (key) => this.type(this.chosen, key), (key) => this.step(key));
+  }
+
+  /** @param {string} key an arrow */
+  step(key) {
+    const [{ board }] = this.lanes;
+    const next = board.neighbor(key, this.chosen);
+    if (board.cells[next]) this.choose(next);
   }
 }

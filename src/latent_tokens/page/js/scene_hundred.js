@@ -32,8 +32,17 @@ export class SceneHundred {
     this.seed = seed;
     this.hundred = hundred;
     this.engine = engine;
+    const [none] = hundred.solved;
+    this.picked = [...hundred.solved[hundred.solved.length - 1]].findIndex((bit, i) => bit > none[i]);
     this.board = new Board($("#hundred-board"), (puzzle) => {
-      show(hundred.puzzles[puzzle], ["0", String(this.latents || "all")]);
+      this.pick(puzzle);
+      $("#hundred-open").scrollIntoView({ block: "nearest" });
+    });
+    const { length } = hundred.puzzles;
+    $("#hundred-back").addEventListener("click", () => this.pick((this.picked + length - 1) % length));
+    $("#hundred-on").addEventListener("click", () => this.pick((this.picked + 1) % length));
+    $("#hundred-open").addEventListener("click", () => {
+      show(hundred.puzzles[this.picked], ["0", String(this.latents || "all")]);
     });
     this.dial.max = String(hundred.solved.length - 1);
     this.dial.addEventListener("input", () => {
@@ -53,6 +62,12 @@ export class SceneHundred {
     return n === this.hundred.solved.length - 1 ? "all" : n;
   }
 
+  /** @param {number} puzzle that can be watched */
+  pick(puzzle) {
+    this.picked = puzzle;
+    this.draw();
+  }
+
   draw() {
     const { solved, processed } = this.hundred;
     const n = Number(this.dial.value);
@@ -62,10 +77,14 @@ export class SceneHundred {
       const isEqual = this.checked.get(puzzle);
       const check = isEqual === undefined ? "" : isEqual ? "checked" : "differs";
       const flip = bit !== solved[0][puzzle] ? "flipped" : "";
-      const label = `${bit === "1" ? "solved" : "not solved"}${check && `, ${check}`}`;
-      return { sign: "", kind: `${bit === "1" ? "solved" : "failed"} ${check} ${flip}`, label };
+      const picked = puzzle === this.picked ? "picked" : "";
+      const result = bit === "1" ? "solved" : "failed";
+      const words = [bit === "1" ? "solved" : "not solved", check, picked && "chosen"];
+      const label = words.filter(Boolean).join(", ");
+      return { sign: "", kind: `${result} ${check} ${flip} ${picked}`, label };
     });
     this.board.draw(GRID, cells);
+    write($("#hundred-open"), `Watch puzzle ${this.picked + 1}`);
     write($("#hundred-count"), String(count));
     write($("#hundred-n"), String(this.latents));
     this.dial.setAttribute("aria-valuetext", `n = ${this.latents}, ${count} of 100 solved`);

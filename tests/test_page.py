@@ -384,6 +384,27 @@ def test_laboratory_shows_the_decodes_of_the_package(opened, page_file, six):
     reads(page, "#lane-a .story", "0 latent tokens")
 
 
+def test_laboratory_masks_tokens_again(opened, page_file, six):
+    page = opened(f"{page_file}#lab?puzzle={SIX}&n=2,all&k=4&seed=3&temperature=1&remask=1")
+    recorded = decoded(six, SIX, latents=2, candidates=4, seed=3, temperature=1.0, remask_every=2)
+    frames = recorded["frames"]
+    reads(page, "#step-words", f"of {len(frames)}")
+    step = next(number for number, frame in enumerate(frames, 1) if "again" in frame)
+    page.locator("#step").fill(str(step))
+    (again,) = frames[step - 1]["again"]
+    assert "is masked again" in text(page, "#lane-a .story")
+    kinds = cell(page, "#lane-a", again).get_attribute("class").split()
+    assert "decoded" not in kinds
+    assert "remask every 2" in text(page, "#lane-a .setting")
+    end = recorded["end"]
+    verdicts(page)
+    assert text(page, "#lane-a .verdict").startswith("✓" if end["right"] else "✕")
+    assert f"{end['processed']:,} tokens processed" in text(page, "#lane-a .cost")
+    page.locator("#remask").uncheck()
+    reads(page, "#step-words", "of 20")
+    assert "remask" not in page.evaluate("location.hash")
+
+
 def test_own_puzzle_is_typed_decoded_and_refused(opened, page_file):
     page = opened(f"{page_file}#lab?puzzle=12345")
     verdicts(page)

@@ -165,7 +165,8 @@ export function stepWords({ start, frames }, at) {
     return `${signOf(start, token)} in ${placeOf(geometry, cell)}${share}`;
   });
   const again = (frame.again ?? []).map((cell) => `${placeOf(geometry, cell)} is masked again. `);
-  return `${again.join("")}${decoded.join(", ")}. ${plural(frame.latents.length, "latent token")}.`;
+  const words = `${again.join("")}${decoded.join(", ")}. ${plural(frame.latents.length, "latent token")}.`;
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 }
 
 /**

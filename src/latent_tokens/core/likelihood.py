@@ -120,7 +120,7 @@ def scoring_steps(
     """Yield the steps that score the entries of each order. A finished row takes no part in later steps."""
     device = order.device
     order, num_known, lengths, ends = (values.cpu() for values in (order, num_known, lengths, ends))
-    for number in range(int((ends - num_known).max())):
+    for number in range(max((ends - num_known).tolist(), default=0)):
         rows = (num_known + number < ends).nonzero().flatten()
         num_clean = num_known[rows] + number
         num_visible = method.num_visible(order[rows], num_clean, lengths[rows]).numpy()
@@ -168,7 +168,7 @@ def in_one_pass(
     masked = (rank >= num_known[:, None]) & (rank < ends[:, None])
     arranged = tokens.gather(1, order)
     none = torch.zeros_like(ends)
-    num_slots = max(1, int(ends.max()))  # also if every row is empty
+    num_slots = max([1, *ends.tolist()])  # also without rows, or if every row is empty
     if method.readout == "shifted":
         layout = next_layout(order, num_known, ends - num_known, none, num_slots)
         logits = method.logits(net, tokens, layout)

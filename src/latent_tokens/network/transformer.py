@@ -156,7 +156,8 @@ class Block(nn.Module):
 
     def split_heads(self, x: Float[Tensor, "B S W"], parts: int) -> Float[Tensor, "P B H S C"]:
         """Split each slot's vector into `parts` vectors, and each of these into heads."""
-        return x.reshape(*x.shape[:-1], parts, self.heads, -1).permute(2, 0, 3, 1, 4)
+        of_head = x.shape[-1] // (parts * self.heads)
+        return x.reshape(*x.shape[:-1], parts, self.heads, of_head).permute(2, 0, 3, 1, 4)
 
     def residual_and_mlp(
         self, x: Float[Tensor, "*N D"], mixed: Float[Tensor, "*N D"]

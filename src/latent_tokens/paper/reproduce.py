@@ -23,7 +23,7 @@ from latent_tokens.storage import write_atomic
 TIME_OF_SCALE = {
     "smoke": "seconds per model",
     "cpu": "minutes to hours per model",
-    "paper": "hours to days per model, on an accelerator",
+    "paper": "for an accelerator",
 }
 ROWS = "rows.jsonl"  # of every experiment of a scale, in its folder of results
 

@@ -234,7 +234,7 @@ def draw(rows: list[Any]) -> None:
     caption = (
         "Fixed: T = 1, 2 or 4 tokens per step. Three training seeds of 300 samples (9x9: 100), 95% intervals"
     )
-    save_sheet(sheet, title, caption, HERE / "samplers")
+    save_sheet(sheet, title, caption, HERE / "samplers", dark=True)
 
 
 def main() -> None:

@@ -314,5 +314,5 @@ def test_wrong_opener_of_a_directory_is_refused(folder, monkeypatch):
         with refused("is a transformers model. Open it with from_transformers('"):
             reader(folder)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with refused("transformers is not installed. Install it ", ".[text]"):
+    with refused("transformers is not installed. Install it ", "latent-tokens[text]"):
         from_transformers(folder, 11)

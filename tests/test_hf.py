@@ -314,3 +314,15 @@ def test_cache_is_for_decoders_in_eval_mode_under_causal_rules():
     assert supports_cache(decoder, ESOLM, LENGTH)
     assert not supports_cache(decoder.train(), ESOLM, LENGTH)
     assert not supports_cache(denoiser("modernbert", ESOLM), ESOLM, LENGTH)
+
+
+@pytest.mark.parametrize("method", ["esolm", "ar-latents"])
+def test_drafts_of_a_language_model_take_fewer_passes_and_change_no_token(method, tokens):
+    net = HuggingFaceDenoiser(tiny_model("llama"), MASK)
+    known = positions() < 2
+    for latents in (0, 2, "all"):
+        decoding = Decoding(order=left_to_right, latents=latents, temperature=0)
+        plain = generate(net, METHODS[method], tokens, known, decoding)
+        drafted = generate(net, METHODS[method], tokens, known, replace(decoding, drafts=3))
+        assert drafted.tokens.equal(plain.tokens)
+        assert (drafted.passes < plain.passes).any()

@@ -13,22 +13,29 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-FOLDERS = ("candidates", "confidence", "dead-ends", "depth", "equal-compute", "infilling", "training")
+FOLDERS = (
+    *("adapting", "candidates", "confidence", "dead-ends", "depth", "equal-compute", "infilling", "nats"),
+    *("training", "worth"),
+)
 sys.path += [str(HERE), *(str(HERE / name) for name in FOLDERS)]
 
+import adapting  # noqa: E402
 import candidates  # noqa: E402
 import confidence  # noqa: E402
 import dead_ends  # noqa: E402
 import depth  # noqa: E402
 import equal_compute  # noqa: E402
 import infilling  # noqa: E402
+import nats  # noqa: E402
 import training  # noqa: E402
+import worth  # noqa: E402
 from tables import Cell, Line, rows_of  # noqa: E402
 
 from latent_tokens.evaluation.intervals import wilson  # noqa: E402
 from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet  # noqa: E402
 from latent_tokens.evaluation.rows import read_results  # noqa: E402
 from latent_tokens.palette import METHOD_COLORS  # noqa: E402
+from latent_tokens.paper.run import nats_above  # noqa: E402
 from latent_tokens.paper.tables import interval_over_seeds  # noqa: E402
 
 Point = tuple[float, float, float]  # a value and the bounds of its interval
@@ -63,7 +70,7 @@ def named(method: str, n: Any) -> tuple[str, str, str]:
     return (method if n is None else f"{method}, n = {n}", METHOD_COLORS[method], STYLES[method, n])
 
 
-def draw_panel(axes: Axes, panel: Panel) -> None:
+def draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float] = (0, 100)) -> None:
     """Draw curves over ticks, or over numbers."""
     xs = list(dict.fromkeys(x for points in panel.curves.values() for x in points))
     xs.sort(key=lambda x: x == panel.apart)
@@ -84,20 +91,25 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
                 axes.errorbar(at, means, halves, linestyle="none" if is_apart else style, label=text, **look)
     if not is_numeric:
         axes.set_xticks(range(len(xs)), ["growing\n(clean + 1)" if x == "growing" else str(x) for x in xs])
-    axes.set(xlabel=panel.x_label, ylim=(0, 100))
+    axes.set(xlabel=panel.x_label, ylim=limits)
     axes.set_title(panel.title, fontsize=10)
     axes.grid(axis="y", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw(
-    panels: Sequence[Panel], title: str, caption: str, stem: Path, metric: str = "valid boards (%)"
+    panels: Sequence[Panel],
+    title: str,
+    caption: str,
+    stem: Path,
+    metric: str = "valid boards (%)",
+    limits: tuple[float, float] = (0, 100),
 ) -> None:
     """Draw panels of one scale, with one legend below."""
     sheet = Figure(figsize=(max(7.0, 2.6 * len(panels) + 1), 4.4), layout="constrained")
     every = sheet.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel in zip(every, panels, strict=True):
-        draw_panel(axes, panel)
+        draw_panel(axes, panel, limits)
     every[0].set_ylabel(metric)
     entries = [axes.get_legend_handles_labels() for axes in every]
     handles = {text: handle for pair in entries for handle, text in zip(*pair, strict=True)}
@@ -279,7 +291,82 @@ def draw_dead_ends() -> None:
     draw(panels, title, caption, HERE / "dead-ends/dead-ends", "boards without a solution left (%)")
 
 
+def draw_nats() -> None:
+    """Draw the nats of held-out boards over the tokens processed."""
+    results = rows_of("nats")
+    panels, gains = [], []
+    for order in nats.ORDERS:
+        of_scdm = {"random": nats.NUMBERS, "relevant": nats.CHOSEN, "nearest": nats.CHOSEN}
+        cells = {
+            (f"scdm, {name}", METHOD_COLORS["scdm"], style): [nats.scdm(order, n, name) for n in numbers]
+            for (name, numbers), style in zip(of_scdm.items(), ("-", ":", "--"), strict=True)
+        }
+        for method in ("sidm", "mdm"):
+            cells[method, METHOD_COLORS[method], "-"] = [Cell(method, order, None, "nearest, nats")]
+        curves = {
+            name: {
+                fmean(row["relative_cost"] for row in results[cell].rows): point(results[cell])
+                for cell in each
+            }
+            for name, each in cells.items()
+        }
+        means = [mean for mean, _, _ in next(iter(curves.values())).values()]
+        gains.append(f"{means[0] - means[-1]:.3f}")
+        panels.append(Panel(f"{ORDER_NAMES[order]} order", "tokens processed (1: n = all)", curves))
+    title = f"All latent tokens save {' and '.join(gains)} nats per cell (scdm)"
+    caption = (
+        "64 boards of 6x6 cells. 95% intervals over three training seeds, PyTorch 2.13 on one CPU thread."
+    )
+    draw(panels, title, caption, HERE / "nats/nats", "nats per cell", (0.46, 0.66))
+
+
+def draw_worth() -> None:
+    """Draw what masked tokens save by number and policy, for each model."""
+    results = rows_of("worth")
+    styles = {"nearest": "-", "adjacent": "--", "random": "--", "decaying": "-.", "distant": ":"}
+    panels, most = [], []
+    for (task, method, order), (numbers, chosen) in worth.MODELS.items():
+        plain = None if task == "text" else "likelihood"
+        (of_none,) = results[Cell(method, order, 0, plain, task)].rows
+        third = "random" if order == "left_to_right" else "adjacent"
+        curves = {}
+        for policy in ("nearest", third, "decaying", "distant"):
+            is_plain = policy == "nearest"
+            of_policy = dict.fromkeys(numbers, plain) if is_plain else dict.fromkeys(chosen, policy)
+            found = {}
+            for n, variant in of_policy.items():
+                above = nats_above(results[Cell(method, order, n, variant, task)].rows[0], of_none)
+                mean, half = (0.0, 0.0) if above is None or n == 0 else above
+                found[n] = (mean, mean - half, mean + half)
+            curves[policy, METHOD_COLORS[method], styles[policy]] = found
+        name = f"{'SmolLM2, ' * (task == 'smollm2')}{method}"
+        most.append(f"{-curves['nearest', METHOD_COLORS[method], '-'][8][0]:.3f} ({name})")
+        panels.append(Panel(name, "latent tokens n", curves))
+    title = f"Eight latent tokens save nats per token: {', '.join(most)}"
+    caption = "32 or 64 sequences of 128 tokens, one training seed. 95% intervals over sequences."
+    draw(panels, title, caption, HERE / "worth/worth", "nats per token above n = 0", (-0.12, 0.03))
+
+
+def draw_adapting() -> None:
+    """Draw what latent tokens save adapted models at their end."""
+    rows = [row for row in read_results(adapting.ROWS) if len(row["nats"]) == adapting.SEQUENCES]
+    curves = {}
+    for method in ("ar-latents", "esolm", "scdm"):
+        found = {row["latents"]: row for row in rows if row["model"] == f"smollm2-{method}"}
+        apart = {n: adapting.difference(row, found[0]) for n, row in found.items()}
+        points = {n: (mean, mean - half, mean + half) for n, (mean, half) in apart.items()}
+        curves[method, METHOD_COLORS[method], "-"] = points
+    saved = ", ".join(f"{-points['all'][0]:.2f} ({name})" for (name, *_), points in curves.items())
+    panel = Panel("SmolLM2-135M, 600 steps with LoRA", "latent tokens n", curves)
+    caption = "32 sequences of 128 tokens, one training seed. 95% intervals over sequences."
+    title = f"Nats saved by all latent tokens: {saved}"
+    draw([panel], title, caption, HERE / "adapting/adapting", "nats per token above n = 0", (-0.12, 0.03))
+
+
 DRAWN = {
+    "adapting": draw_adapting,
+    "nats": draw_nats,
+    "worth": draw_worth,
     "candidates": draw_candidates,
     "infilling": draw_infilling,
     "confidence": draw_confidence,

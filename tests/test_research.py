@@ -74,7 +74,7 @@ def test_loss_of_a_board_is_that_worked_out_by_hand(first, digits, expected):
 
 def test_figures_are_drawn_from_the_stored_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(curves, "HERE", tmp_path)
-    for name in ("candidates", "depth", "equal-compute", "training"):
+    for name in ("adapting", "candidates", "depth", "equal-compute", "nats", "training", "worth"):
         (tmp_path / name).mkdir()
         curves.DRAWN[name]()
         drawn, stored = (folder / name / f"{name}.svg" for folder in (tmp_path, RESEARCH))

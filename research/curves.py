@@ -261,7 +261,7 @@ def draw_equal_compute() -> None:
 
 
 def lost_until(rows: Sequence[Any], clean: int) -> Point:
-    """Return the percentage of boards without a solution once so many tokens are clean, over the seeds."""
+    """Return the percentage of boards without a solution at a number of clean tokens, over the seeds."""
     shares = []
     for row in rows:
         died = sum(record["died"] for record in row["dead_ends"] if record["clean"] < clean)

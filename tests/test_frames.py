@@ -316,9 +316,7 @@ def test_trace_writes_its_page_and_picture_and_replaces_nothing(tmp_path, capsys
 
 
 def step(clean, chosen, tokens, latents, candidates):
-    layout = SimpleNamespace(positions=torch.tensor([[*clean, *latents, *candidates]]))
-    layout.num_clean = torch.tensor([len(clean)])
-    of_step = {"latents": [latents], "candidates": [candidates], "layout": layout}
+    of_step = {"clean": [clean], "latents": [latents], "candidates": [candidates]}
     return SimpleNamespace(chosen=torch.tensor([chosen]), tokens=torch.tensor([tokens]), **of_step)
 
 

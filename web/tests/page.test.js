@@ -38,7 +38,7 @@ test("a cell is wrong if it differs from the only solution, else if it is in con
   assert.match(cellsAt(trace, 3, null)[1].label, /in conflict$/);
 });
 
-test("a token that is masked again is empty, no mistake, and predicted anew", () => {
+test("a token that is masked again is empty, no mistake, and predicted again", () => {
   const start = { kind: "sudoku", columns: 2, tokens: [0, null, null, null], signs: ["1", "2"] };
   const beliefs = [0.2, 0.3, 0.4].map((p) => ({ 1: [[0, p]] }));
   const frames = [

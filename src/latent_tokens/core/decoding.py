@@ -316,9 +316,8 @@ class Step:
     chosen: Int[Tensor, "A T"]  # positions, the most confident first; -1 if a row decodes fewer
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
-    sureness: Callable[
-        [], Float[Tensor, "A T"]
-    ]  # the probabilities of `tokens`, before temperature
+    # Computes the probabilities of `tokens`, before temperature
+    sureness: Callable[[], Float[Tensor, "A T"]]
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "A S V"]:
@@ -328,6 +327,11 @@ class Step:
         """
         with torch.no_grad():
             return self.look().softmax(-1)
+
+    @property
+    def clean(self) -> list[list[int]]:
+        """The given and decoded positions of each row, in the order of their slots."""
+        return self._slots(torch.zeros_like(self.layout.num_clean), self.layout.num_clean)
 
     @property
     def candidates(self) -> list[list[int]]:

@@ -181,10 +181,8 @@ def can_mix(probe: Probe, ids: Int[Tensor, "B S"], positions: Int[Tensor, "B S"]
         if weight.is_floating_point()
     }
     itself = torch.eye(ids.shape[1], dtype=torch.bool, device=ids.device)
-    for mask in (
-        probe.everything,
-        itself.expand_as(probe.everything),
-    ):  # the second if it inverts them
+    inverted = itself.expand_as(probe.everything)  # admits every slot if the network inverts masks
+    for mask in (probe.everything, inverted):
         before, after = (
             functional_call(probe.net, weights, (tokens, positions, mask))[:, probe.masked]
             for tokens in (probe.ids, ids)

@@ -30,7 +30,7 @@ PACKED: ContextVar[PackedWeights | None] = ContextVar("packed weights", default=
 def linear(
     layer: nn.Module, x: Float[Tensor, "*N C"], outputs: slice = ALL_OUTPUTS
 ) -> Float[Tensor, "*N D"]:
-    """Return layer(x), x W^T + bias: by a faster form for decoding on a CPU, without gradient.
+    """Return layer(x), x W^T + bias: with weights that are packed, if `packed_weights` is on.
 
     The product is the same. Any layer but torch's own linear one without hooks is called, as is one
     that a tool has put in its place: quantized, or with an adapter.

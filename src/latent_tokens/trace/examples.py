@@ -24,8 +24,8 @@ from latent_tokens.trace.record import DecodeRequest, LoadedModel
 Comparison = Literal["gained", "lost", "both", "neither"]
 
 MEASURED = BUNDLED / "examples.json"  # written by scripts/page_examples.py
-SENTENCES = BUNDLED / "sentences.json"  # written by scripts/page_sentences.py
 PAGE_RECORD = BUNDLED / "page.json"  # likewise: what the page shows of a bundled model
+SENTENCES = BUNDLED / "sentences.json"  # written by scripts/page_sentences.py
 COMPARISONS: dict[Comparison, str] = {
     "gained": "solved with all latent tokens, wrong with none",
     "lost": "solved with no latent tokens, wrong with all",

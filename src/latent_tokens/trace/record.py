@@ -167,9 +167,7 @@ def trace(request: DecodeRequest) -> TraceRecord:
         num_decoded = int(step.layout.num_clean[0]) - num_known + step.chosen.shape[1]
         chosen, tokens = step.chosen[0].tolist(), step.tokens[0].tolist()
         decoded = zip(chosen, tokens, strict=True)
-        again = decoded_before.difference(
-            step.layout.positions[0, : int(step.layout.num_clean[0])].tolist()
-        )
+        again = decoded_before.difference(step.clean[0])
         decoded_before.difference_update(again)
         decoded_before.update(chosen)
         frame: Frame = {

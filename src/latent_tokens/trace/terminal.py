@@ -53,7 +53,7 @@ def watching(
 
         def on_step(step: Step) -> None:
             # The kinds of the last step are over. A decoded token may be masked again.
-            clean = set(step.layout.positions[0, : int(step.layout.num_clean[0])].tolist())
+            clean = set(step.clean[0])
             for position, kind in enumerate(kinds):
                 if kind != "known":
                     kinds[position] = "decoded" if position in clean else "open"

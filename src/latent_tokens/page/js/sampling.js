@@ -38,7 +38,6 @@ export function* sample(net, method, given, decoding) {
   const tokens = given.map((token) => token ?? net.maskId);
   let order = leftToRight(given.map((token) => token !== null));
   const numGiven = given.filter((token) => token !== null).length;
-  const mostSteps = 2 * (tokens.length - numGiven);
   const sureness = tokens.map(() => 1); // by position: the probability of its token when it was decoded
   let numClean = numGiven;
   const reshuffle = () => {
@@ -68,10 +67,10 @@ export function* sample(net, method, given, decoding) {
     if (decoding.refresh) reshuffle();
     yield { number, layout, probabilities, position, token };
 
-    // Remasking: the token that was decoded least surely is decoded once more.
+    // Remasking: the token that was decoded least surely is decoded once more. As this happens at most
+    // every second step, the budget of the package, twice the steps, never ends it.
     const taken = number + 1;
-    const isLeft = mostSteps - taken > tokens.length - numClean;
-    if (decoding.remaskEvery !== null && taken % decoding.remaskEvery === 0 && isLeft) {
+    if (decoding.remaskEvery !== null && taken % decoding.remaskEvery === 0) {
       const decoded = order.slice(numGiven, numClean);
       const least = leastProbable(decoded.map((place) => sureness[place]));
       tokens[decoded[least]] = net.maskId;

@@ -142,6 +142,42 @@ def test_weights_of_own_network_need_the_network(whole):
         lt.from_pretrained(whole, net=tied(width=16))
 
 
+class Twice(lt.Transformer):
+    """A subclass that is another network: its blocks act twice."""
+
+    def forward(self, ids, positions, mask):
+        x = self.embed(ids, positions)
+        for block in (*self.blocks, *self.blocks):
+            x = block(x, self.rotation(positions), mask[:, None])
+        return self.logits(x)
+
+
+class Unmasked(Twice):
+    """Every slot attends to every slot."""
+
+    def forward(self, ids, positions, mask):
+        return super().forward(ids, positions, torch.ones_like(mask))
+
+
+def test_subclass_of_transformer_is_an_own_network(tmp_path):
+    """Its weights are never opened as those of a Transformer, which computes something else."""
+    shape = ("pico", TASK.vocab_size, TASK.length)
+    run = lt.fit(config_of(tmp_path / "run", steps=1), net=Twice(*shape))
+    assert description(run)["model"]["class"] == "Twice"
+    with refused("has weights of your own network Twice. Give it in Python"):
+        lt.from_pretrained(run)
+    assert isinstance(lt.from_pretrained(run, net=Twice(*shape)), Twice)
+    lt.save_pretrained(lt.from_pretrained(run, net=Twice(*shape)), tmp_path / "saved")
+    assert description(tmp_path / "saved")["model"]["class"] == "Twice"
+
+    empty = torch.zeros(2, 16, dtype=torch.int64), torch.zeros(2, 16, dtype=torch.bool)
+    refusal = "net=Unmasked: slots that the mask hides change its logits"
+    with refused(refusal):
+        lt.fit(config_of(tmp_path / "other", steps=1), net=Unmasked(*shape))
+    with refused(refusal):
+        lt.generate(Unmasked(*shape), lt.METHODS["scdm"], *empty, lt.Decoding(1), 0)
+
+
 def test_transformer_of_any_shape_is_trained_as_it_is(tmp_path):
     net = lt.Transformer(lt.Size(8, 2, 1), TASK.vocab_size, TASK.length)
     run = lt.fit(config_of(tmp_path / "run", steps=1), net=net)

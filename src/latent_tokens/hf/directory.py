@@ -26,7 +26,7 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.hf.language_models import HuggingFaceDenoiser, freeze_embeddings
 from latent_tokens.hf.reading import describe_hf_run, is_for_transformers, is_hf_run, open_hf_run
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import FORMAT, Json, json_bytes, kind_of, read_description, write_atomic
 
@@ -78,7 +78,7 @@ def save_pretrained(
 def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
-    if isinstance(net, Transformer):
+    if is_transformer(net):
         entry: dict[str, Any] = {
             name: getattr(net, name) for name in (*TRANSFORMER_ENTRIES, *OPTIONAL)
         }

@@ -34,7 +34,7 @@ from latent_tokens.hf.layouts import copied_tokenizer
 from latent_tokens.hf.model_card import write_card
 from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model
 from latent_tokens.hf.tokenizer_files import tokenizer_files
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.storage import Json, json_bytes, kind_of, read_description, write_atomic
 from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
@@ -89,7 +89,7 @@ def export_model(
         export_model(net, "models/six", dtype=torch.bfloat16)
     """
     inner = cast(nn.Module, unwrap(net))
-    if not isinstance(inner, Transformer | HuggingFaceDenoiser):
+    if not (is_transformer(inner) or isinstance(inner, HuggingFaceDenoiser)):
         if license is not None:
             refuse(f"license={license}", "a network of your own has no card", "license=None")
         about = {} if task is None else {"task": description(task), "name": name_of(net.method)}

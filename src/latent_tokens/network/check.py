@@ -17,7 +17,7 @@ from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_token, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import is_transformer
 
 MOST_SLOTS = 3  # clean ones, and masked ones
 FEWEST_POSITIONS = 4  # of a sequence with two clean and two masked tokens
@@ -321,7 +321,7 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
 def check_once(net: Denoiser, method: Method, length: int) -> None:
     """Call `check_network` unless the net is ours, has no weights, or has passed before."""
     net = unwrap(net)
-    if isinstance(net, Transformer) or not modules_of(net) or (id(net), method) in PASSED:
+    if is_transformer(net) or not modules_of(net) or (id(net), method) in PASSED:
         return
     check_network(net, method, length, getattr(net, "vocab_size", net.mask_id))
     PASSED[id(net), method] = net

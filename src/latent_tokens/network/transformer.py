@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from inspect import isfunction
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 import numpy as np
 import torch
@@ -525,3 +526,20 @@ class Transformer(nn.Module):
     ) -> Int[Tensor, "B S"]:
         """Return the row of `qkv_table` that each slot has."""
         return ids if self.position_embedding is None else ids * self.max_length + positions
+
+
+FUNCTIONS = {name: value for name, value in vars(Transformer).items() if isfunction(value)}
+
+
+def is_transformer(net: object) -> TypeGuard[Transformer]:
+    """Return whether a network is what its size describes: no subclass with functions of its own.
+
+    FSDP's subclass has none.
+
+    Example:
+        >>> is_transformer(Transformer("pico", vocab_size=4, max_length=16))
+        True
+    """
+    return isinstance(net, Transformer) and all(
+        getattr(type(net), name) is value for name, value in FUNCTIONS.items()
+    )

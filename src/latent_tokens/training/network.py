@@ -28,7 +28,7 @@ from latent_tokens.hf.language_models import (
 from latent_tokens.hf.reading import BASE_FILES, build_hf_run, is_hf_run, mask_id_of, read_model
 from latent_tokens.hub import fetch
 from latent_tokens.network.check import check_network
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.sizes import SIZES
 from latent_tokens.storage import kind_of, read_description
 from latent_tokens.tasks import Examples, Language
@@ -247,9 +247,9 @@ def given_network(
         prepare(inner, config)
     if config.start is not None and not is_resumed:
         from_pretrained(find(config.start), net=inner)
-    if not isinstance(inner, Transformer):
+    if not is_transformer(inner):
         check_network(as_denoiser(inner), method, task.length, task.vocab_size)
-    inner.method = method  # type: ignore[assignment]  # torch allows any attribute
+    inner.method = method
     return inner
 
 
@@ -266,7 +266,7 @@ def untrainable(
     weights = dict(inner.named_parameters())
     trained = {name: weight.dtype for name, weight in weights.items() if weight.requires_grad}
     other = next((name for name, dtype in trained.items() if dtype != torch.float32), None)
-    is_own = not isinstance(inner, Transformer)
+    is_own = not is_transformer(inner)
     problems = {
         "training adds DDP and EMA weights. Use net.module.": isinstance(net, HOLD_MODULE),
         "out=None has no default name for it. Use out=DIR.": config.out is None,

@@ -93,6 +93,9 @@ def test_data_then_train_then_evaluate(tmp_path, capsys):
     assert run(f"evaluate {folder} --num-samples 10 --out {tmp_path / 'elsewhere'}") == 0
     assert "95% interval" in capsys.readouterr().out
     assert len(lines((tmp_path / "elsewhere" / "results.jsonl").read_text())) == 1
+    assert run(f"train --config {folder} --out {tmp_path / 'again'}") == 0
+    weights = [(run_of / "model.safetensors").read_bytes() for run_of in (folder, tmp_path / "again")]
+    assert weights[0] == weights[1]
 
 
 def test_train_writes_one_run_for_each_combination_of_values(tmp_path, monkeypatch, capsys):

@@ -78,6 +78,10 @@ def flags_of_run(path: Path) -> Train:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: corrupt ({first_line(error)}).") from None
     flags = {field.name: getattr(config, field.name) for field in fields(config)}
+    if config.data is not None:
+        flags["num_train"] = (
+            None  # stored although nothing is generated, and refused if it is typed
+        )
     flags |= {name: (flags[name],) for name in Train.several}
     named = {name: flags[name] for name in ("task", "method")}
     named |= {"first": (config.first or "").rpartition(":")[0]}

@@ -19,8 +19,8 @@ from helpers.refusals import refused
 from helpers.runs import checkpoints, description, flip, rows, stop_at, timeless, tiny_run
 from latent_tokens.core.method import name_of
 from latent_tokens.training.checkpoint import CHECKPOINT_HASH_DIGITS, saved_states, saved_step
-from latent_tokens.training.loop import is_finished
 from latent_tokens.training.run import Preempted
+from latent_tokens.training.setup import is_finished
 from latent_tokens.training.step import learning_rate
 
 

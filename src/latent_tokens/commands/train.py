@@ -92,7 +92,8 @@ def run_train(command: Train, observe: Observer | None = None) -> int:
     """Run `latent-tokens train`. Print each run directory. `observe` is that of `fit`."""
     configs = configs_of(command)
 
-    from latent_tokens.training.loop import fit, is_finished
+    from latent_tokens.training.loop import fit
+    from latent_tokens.training.setup import is_finished
 
     several = len(configs) > 1
     finished = {config.folder for config in configs if several and is_finished(config)}

@@ -36,7 +36,15 @@ CHECKED_AT_ONCE = 10_000  # examples
 
 
 def num_train_of(config: TrainConfig, task: Language) -> int:
-    """Return the number of examples to generate: the config's, else that of a user's task."""
+    """Return the number of examples to generate: the config's, else that of a user's task.
+
+    Raise ValueError for a number beside a data set, which has its own.
+    """
+    for name in ("num_train", "num_validation"):
+        value = getattr(config, name)
+        if config.data is not None and value != getattr(TrainConfig, name):
+            problem = "the data set has its own examples. Leave one of the two out"
+            raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
     if config.num_train is not None:
         return config.num_train
     return task.num_train if isinstance(task, TaskBase) else DEFAULT_NUM_TRAIN

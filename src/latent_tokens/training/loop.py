@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -20,13 +19,11 @@ from latent_tokens.devices import limit_threads
 from latent_tokens.keywords import TrainSettings
 from latent_tokens.progress import CONSOLE, progress
 from latent_tokens.sizes import in_millions
-from latent_tokens.tasks import Language, task_named
-from latent_tokens.training.checkpoint import saved_step
+from latent_tokens.tasks import Language
 from latent_tokens.training.config import TrainConfig
-from latent_tokens.training.data import num_train_of
 from latent_tokens.training.network import trainable_parameters
 from latent_tokens.training.run import Preempted, Run, interruptible, locked
-from latent_tokens.training.setup import read_started, resume_config, setup
+from latent_tokens.training.setup import setup
 from latent_tokens.training.step import (
     NotFinite,
     learning_rate,
@@ -35,22 +32,6 @@ from latent_tokens.training.step import (
     validation_loss,
 )
 from latent_tokens.training.tracking import check_installed
-
-
-def is_finished(config: TrainConfig) -> bool:
-    """Return whether a config's run directory has a checkpoint of its last step.
-
-    Raise ValueError if the directory is of another run, or a setting differs from that of its run.
-    """
-    if config.resume in ("no", "auto") and not config.folder.exists():
-        return False
-    started = read_started(config)
-    if started is None:
-        return False
-    config = replace(config, num_train=num_train_of(config, task_named(config.task)))
-    resume_config(config, started, processes.join().device, ignored=())
-    return saved_step(config.folder) == config.steps
-
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "saving", "saved"]

@@ -39,6 +39,7 @@ from latent_tokens.training.checkpoint import (
     load_state,
     restore_directory,
     saved_states,
+    saved_step,
 )
 from latent_tokens.training.config import (
     DEFAULT_SHAPE,
@@ -77,14 +78,11 @@ def setup(
     ignored = () if given is None else OF_TRANSFORMER
 
     # Check the config, and the run that it resumes.
-    method = resolve_method(config, method)
+    method = as_configured(load_method(config.method) if method is None else method, config)
     first = first_method(config, method)
     wanted = task_named(config.task) if task is None else task
-    check_counts(config)
-    config = replace(config, num_train=num_train_of(config, wanted))
-    started = read_started(config)
     requested = config.precision
-    config = resume_config(config, started, accelerator.device, ignored)
+    config, started = resumed_config(config, wanted, accelerator.device, ignored)
     has_checkpoint = bool(saved_states(folder))
     if config.start is not None and not has_checkpoint:
         start_folder(config)  # a missing one is refused before examples are generated
@@ -137,21 +135,15 @@ def setup(
     return run
 
 
-def check_counts(config: TrainConfig) -> None:
-    """Raise ValueError for a number of examples beside a data set, which has its own."""
-    for name in ("num_train", "num_validation"):
-        value = getattr(config, name)
-        if config.data is not None and value != getattr(TrainConfig, name):
-            problem = "the data set has its own examples. Leave one of the two out"
-            raise ValueError(f"{name}={value} with data={config.data}: {problem}.")
+def is_finished(config: TrainConfig) -> bool:
+    """Return whether a config's run directory has a checkpoint of its last step.
 
-
-def resolve_method(config: TrainConfig, method: Method | None) -> Method:
-    """Return the method, or that of the config's name, with the config's loss weight and targets.
-
-    Raise ValueError if there is no such method.
+    Raise ValueError if the directory is of another run, or a setting differs from that of its run.
     """
-    return as_configured(load_method(config.method) if method is None else method, config)
+    if config.resume in ("no", "auto") and not config.folder.exists():
+        return False
+    _, started = resumed_config(config, task_named(config.task), processes.join().device)
+    return started is not None and saved_step(config.folder) == config.steps
 
 
 def as_configured(method: Method, config: TrainConfig) -> Method:
@@ -215,20 +207,20 @@ def read_started(config: TrainConfig) -> dict[str, Any] | None:
     return None
 
 
-def resume_config(
-    config: TrainConfig,
-    started: dict[str, Any] | None,
-    device: torch.device,
-    ignored: Collection[str],
-) -> TrainConfig:
-    """Return the config with the shape and the precision of the run, which rank 0 decides.
+def resumed_config(
+    config: TrainConfig, task: Language, device: torch.device, ignored: Collection[str] = ()
+) -> tuple[TrainConfig, dict[str, Any] | None]:
+    """Return the config with all that the run decides, and the config.json of the run to resume, or None.
 
-    `started` is the config.json of the run to resume, and `ignored` are settings without influence
-    on it. Raise ValueError if another setting differs from that of the run.
+    The run decides its shape, its number of examples and, on rank 0, its precision. `ignored` are
+    settings without influence on it. Raise ValueError if another setting differs from that of the
+    run, or its directory can neither be resumed nor started.
     """
+    config = replace(config, num_train=num_train_of(config, task))
+    started = read_started(config)
     if started is None:
         chosen = resolve_precision(config.precision, device)
-        return replace(config, precision=processes.all_gather_object(chosen)[0])
+        return replace(config, precision=processes.all_gather_object(chosen)[0]), None
     stored = started.get("training")
     if not isinstance(stored, dict) or stored.get("precision") not in ("fp32", "bf16"):
         raise ValueError(f"{config.folder / 'config.json'}: corrupt. {RESTORE_HINT}")
@@ -253,7 +245,7 @@ def resume_config(
     if config.lora is not None and config.start is not None:
         del values["start"]  # the base of an adapter may have moved: its weights are compared
     check_same(config.folder, stored, values)
-    return config
+    return config, started
 
 
 def print_precision(

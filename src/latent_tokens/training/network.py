@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import torch
 from torch import nn
 
-from latent_tokens import processes
 from latent_tokens.checkpoints.files import Entries, find, tensors_sha256
 from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_package, first_line
@@ -44,6 +44,9 @@ OF_ADAPTATION = ("mask", "lora", "freeze_embeddings", "gradient_checkpointing")
 FOR_TRANSFORMERS = "is for a model of transformers. Name one with start=FOLDER."
 OF_TRANSFORMER = ("size", "positions", "dropout", "gelu")
 """Settings of the network that a run builds. A given network has its own."""
+Origin = Path | Entries | None
+"""A model whose weights a network has: its directory, or, if the checkpoint of the run has them, the
+config.json of the run. None: those of the seed."""
 
 
 def build_network(
@@ -51,27 +54,24 @@ def build_network(
     given: Denoiser | nn.Module | None,
     task: Language,
     method: Method,
-    resumed: Entries | None,
+    origin: Origin,
 ) -> tuple[TrainConfig, nn.Module]:
     """Return (the config with the shape of the network that it starts from, the network of a run).
 
-    `given` is the user's network, and `resumed` the config.json of a run whose checkpoint has the
-    weights. Raise ValueError if it cannot be trained, is not of the task, or differs from the
-    config.
+    `given` is the user's network. Raise ValueError if it cannot be trained, is not of the task, or
+    differs from the config.
     """
     if given is not None:
-        return config, given_network(given, config, task, method, is_resumed=resumed is not None)
+        return config, given_network(given, config, task, method, origin)
     try:
-        if config.start is not None and (
-            is_hf_run(resumed) if resumed is not None else starts_from_hf(start_folder(config))
-        ):
-            return config, hf_network(config, task, method, resumed)
+        if is_of_transformers(origin):
+            return config, hf_network(config, task, method, origin)
         check_unset(config, OF_ADAPTATION, FOR_TRANSFORMERS)
-        if config.start is None:
+        if origin is None:
             return config, untrained(config, task, method)
-        source = started_from(config.start, task) if resumed is None else build(resumed)
+        source = started_from(config, origin, task) if isinstance(origin, Path) else build(origin)
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        if resumed is None or isinstance(error, torch.OutOfMemoryError):
+        if not isinstance(origin, Mapping) or isinstance(error, torch.OutOfMemoryError):
             raise
         file = config.folder / "config.json"
         raise ValueError(f"{file}: corrupt ({first_line(error)}). {RESTORE_HINT}") from None
@@ -103,10 +103,9 @@ def untrained(config: TrainConfig, task: Language, method: Method) -> Transforme
     return net
 
 
-def started_from(start: str | Path, task: Language) -> Transformer:
+def started_from(config: TrainConfig, folder: Path, task: Language) -> Transformer:
     """Return the model that a run starts from. Raise ValueError if it is not of the task."""
-    folder = find(start)
-    check_tokenizer(start, folder, task)
+    check_tokenizer(str(config.start), folder, task)
     net = from_pretrained(folder)
     check_fits(net, task)
     return net
@@ -129,26 +128,29 @@ def start_folder(config: TrainConfig) -> Path:
     return find(str(config.start), partial(fetch, files=BASE_FILES))
 
 
-def starts_from_hf(folder: Path) -> bool:
-    """Return whether a directory has a model of transformers, or one that was adapted from it."""
-    if kind_of(folder) == "transformers":
-        return True
-    return is_hf_run(read_description(folder, "config.json", "model"))
+def is_of_transformers(origin: Origin) -> TypeGuard[Path | Entries]:
+    """Return whether the weights are of a model of transformers, or of one adapted from it."""
+    if origin is None:
+        return False
+    if isinstance(origin, Path):
+        if kind_of(origin) == "transformers":
+            return True
+        origin = read_description(origin, "config.json", "model")
+    return is_hf_run(origin)
 
 
 def hf_network(
-    config: TrainConfig, task: Language, method: Method, resumed: Entries | None
+    config: TrainConfig, task: Language, method: Method, origin: Path | Entries
 ) -> HuggingFaceDenoiser:
     """Return the network of a run that starts from a model of transformers, as `build_network`."""
     problem = f"is not for {config.start}, which has its own network. Leave it out."
     check_unset(config, (*OF_TRANSFORMER, "compile"), problem)
-    if resumed is None:
-        folder = start_folder(config)
-        check_tokenizer(str(config.start), folder, task)
-        net = opened(config, folder, method)
+    if isinstance(origin, Path):
+        check_tokenizer(str(config.start), origin, task)
+        net = opened(config, origin, method)
         adopt(net, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     else:
-        net = build_hf_run(resumed["model"], config.folder, config.start)
+        net = build_hf_run(origin["model"], config.folder, config.start)
     prepare(net, config)
     net.method = method
     return net
@@ -219,17 +221,12 @@ def check_mask_unused(net: nn.Module, examples: Examples) -> None:
 
 
 def given_network(
-    net: Denoiser | nn.Module,
-    config: TrainConfig,
-    task: Language,
-    method: Method,
-    *,
-    is_resumed: bool,
+    net: Denoiser | nn.Module, config: TrainConfig, task: Language, method: Method, origin: Origin
 ) -> nn.Module:
     """Return the network in its wrappers, with the method and numbers of the run.
 
-    It gets the weights of the config's start, or keeps its own. Raise ValueError if it cannot be
-    trained, or is not of the task.
+    It gets the weights of the model that the run starts from, or keeps its own. Raise ValueError if
+    it cannot be trained, or is not of the task.
     """
     inner = unwrap(net)
     problem = untrainable(net, inner, config)
@@ -245,8 +242,8 @@ def given_network(
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     if isinstance(inner, HuggingFaceDenoiser):
         prepare(inner, config)
-    if config.start is not None and not is_resumed:
-        from_pretrained(find(config.start), net=inner)
+    if isinstance(origin, Path):
+        from_pretrained(origin, net=inner)
     if not is_transformer(inner):
         check_network(as_denoiser(inner), method, task.length, task.vocab_size)
     inner.method = method
@@ -279,15 +276,6 @@ def untrainable(
         f"{other} is not float32, so small updates are lost. Use net.float() and precision=bf16.": other,
     }
     return next((problem for problem, is_wrong in problems.items() if is_wrong), None)
-
-
-def initial_sha256(net: nn.Module) -> str:
-    """Return the SHA-256 of the initial weights. Raise ValueError if it differs between ranks."""
-    digest = tensors_sha256(net.state_dict())
-    if len(set(processes.all_gather_object(digest))) > 1:
-        fix = "Call torch.manual_seed before you build it"
-        raise ValueError(f"net={type(net).__name__}: its weights differ between ranks. {fix}.")
-    return digest
 
 
 def trainable_parameters(net: nn.Module) -> list[nn.Parameter]:

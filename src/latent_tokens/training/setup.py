@@ -14,6 +14,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from latent_tokens import processes
+from latent_tokens.checkpoints.files import tensors_sha256
 from latent_tokens.checkpoints.stored_methods import load_method
 from latent_tokens.checks import check_out, one_line
 from latent_tokens.configs import PrecisionSetting, Split
@@ -51,9 +52,9 @@ from latent_tokens.training.data import check_examples, num_train_of, training_d
 from latent_tokens.training.network import (
     OF_TRANSFORMER,
     RESTORE_HINT,
+    Origin,
     build_network,
     check_mask_unused,
-    initial_sha256,
     start_folder,
     trainable_parameters,
 )
@@ -78,14 +79,16 @@ def setup(
     ignored = () if given is None else OF_TRANSFORMER
 
     # Check the config, and the run that it resumes.
-    method = as_configured(load_method(config.method) if method is None else method, config)
+    named = load_method(config.method) if method is None else method
+    method = as_configured(named, config)
     first = first_method(config, method)
     wanted = task_named(config.task) if task is None else task
     requested = config.precision
     config, started = resumed_config(config, wanted, accelerator.device, ignored)
     has_checkpoint = bool(saved_states(folder))
-    if config.start is not None and not has_checkpoint:
-        start_folder(config)  # a missing one is refused before examples are generated
+    origin: Origin = None
+    if config.start is not None:  # a missing model is refused before examples are generated
+        origin = started if has_checkpoint else start_folder(config)
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, task, splits)
@@ -93,7 +96,7 @@ def setup(
 
     # Build the network, and write or compare its description.
     needs_checkpoint = not has_checkpoint and (given is not None or config.start is not None)
-    config, net = build_network(config, given, task, method, started if has_checkpoint else None)
+    config, net = build_network(config, given, task, method, origin)
     check_mask_unused(net, splits["train"])
     contents = describe_run(config, task, net, splits, ignored)
     if needs_checkpoint:
@@ -290,9 +293,16 @@ def describe_run(
 
 
 def describe_start(config: TrainConfig, net: nn.Module) -> dict[str, Json]:
-    """Return the entry of config.json for initial weights that are not those of the seed."""
+    """Return the entry of config.json for initial weights that are not those of the seed.
+
+    Raise ValueError if they differ between ranks.
+    """
     source: dict[str, Json] = {} if config.start is None else {"from": str(config.start)}
-    return {**source, "weights_sha256": initial_sha256(net)}
+    digest = tensors_sha256(net.state_dict())
+    if len(set(processes.all_gather_object(digest))) > 1:
+        fix = "Call torch.manual_seed before you build it"
+        raise ValueError(f"net={type(net).__name__}: its weights differ between ranks. {fix}.")
+    return {**source, "weights_sha256": digest}
 
 
 def check_or_write(

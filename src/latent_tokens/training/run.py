@@ -135,7 +135,6 @@ class Run:
     pad: int | None = None  # the token after the end of an answer
     stretches: tuple[Stretch, ...] = ()  # of a run that was extended
     first: Method | None = None  # of the first steps
-    first_steps: int = 0
     num_skipped: int = 0  # steps in a row whose loss or gradient was not finite
     start_time: float = field(default_factory=time.perf_counter)  # of this process
 
@@ -146,12 +145,14 @@ class Run:
 
     def method_at(self, step: int) -> Method:
         """Return the method with which a step trains."""
-        return self.method if self.first is None or step >= self.first_steps else self.first
+        return self.method if self.first is None or step >= self.config.first_steps else self.first
 
     @property
     def part(self) -> str:
         """The part of the run with its first method, in words for the progress. It is empty after it."""
-        return f"first {self.config.first}, " if self.state.step <= self.first_steps else ""
+        if self.first is None or self.state.step > self.config.first_steps:
+            return ""
+        return f"first {self.config.first}, "
 
     def save(self) -> None:
         """Write a checkpoint, once for all ranks. Raise ValueError instead if the data changed."""

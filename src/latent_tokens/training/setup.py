@@ -89,6 +89,8 @@ def setup(
     origin: Origin = None
     if config.start is not None:  # a missing model is refused before examples are generated
         origin = started if has_checkpoint else start_folder(config)
+
+    # Load the examples, or generate them.
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, task, splits)
@@ -129,7 +131,7 @@ def setup(
             raise
     run = Run(
         config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
-        pad=getattr(task, "pad", None), first=first, first_steps=config.first_steps,
+        pad=getattr(task, "pad", None), first=first,
     )  # fmt: skip
     if needs_checkpoint:
         run.save()  # a resumed run does not need the initial weights again

@@ -146,13 +146,9 @@ def recipes(
     return of_cells(cells, scale_name, root, seeds, evaluator)
 
 
-def every_recipe(
-    scale: ScaleName, root: Path, seeds: int | None = None, evaluator: str | None = None
-) -> list[Recipe]:
+def every_recipe(scale: ScaleName, root: Path) -> list[Recipe]:
     """Return the recipes of all experiments, each once. Arguments as `recipes`."""
-    listed = (
-        recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root, seeds, evaluator)
-    )
+    listed = (recipe for name in EXPERIMENTS for recipe in recipes(name, scale, root))
     return list({recipe.hash: recipe for recipe in listed}.values())
 
 

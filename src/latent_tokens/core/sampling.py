@@ -107,10 +107,12 @@ def decode_and_remask(
     extra = to_decode if decoding.extra_passes is None else decoding.extra_passes
     most_passes = to_decode + extra
     if state.sizes.numel():
+        # Tokens that are decoded again take more steps than were planned, each of the same size.
         state.sizes = state.sizes[:, :1].expand(-1, int(most_passes.max()) + 1)
     then = torch.ones(state.tokens.shape, dtype=torch.float64, device=rows.device)
     while (state.num_masked[rows] > 0).any():
         steps: list[Step] = []
+        # The loop is left after each step, because what is masked again is candidate of the next one.
         one_step = (steps.append, lambda *_: True)
         decode(net, method, decoding, state, rows, candidate_logits, nucleus, *one_step)
         (step,) = steps
@@ -139,6 +141,7 @@ def decode_and_remask(
         back = tokens_to_mask(cast(Remask, decoding.remask), seen, left)
         state.mask_again(some, back, net.mask_id)
         if refresh:
+            # A row draws only if its own tokens went back, so that its sample does not depend on its batch.
             moved = some[back.any(1)]
             keys = state.streams.uniform(moved, state.num_masked[moved])
             state.order[moved] = shuffle(state.order[moved], state.num_clean[moved], keys)
@@ -186,9 +189,11 @@ def decode(
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
     in_order = follows_order(method, decoding)
     uniform = state.streams.uniform
+    # Of the first step: temperature and noise fall with the share of it that is left.
     num_to_decode = state.num_masked
     planner = Planner(method, decoding, state, rows)
     while (plan := planner.next_step()) is not None:
+        # The same counts twice: shapes come from those of the host, so that nothing waits for the device.
         host, counts = plan.host, plan.on_device
         tokens = state.tokens[counts.rows]
         order = state.order[counts.rows]
@@ -208,16 +213,19 @@ def decode(
         )  # fmt: skip
         picks, plan = choose(step, decoding, plan, num_to_decode)  # (A, T)
         host, counts = plan.host, plan.on_device  # a rule has decided how many
+        # One number for each decoded token, drawn after the choice. The order of draws is part of a seed.
         noise = uniform(host.rows, host.count)
         left = counts.num_masked[:, None], num_to_decode[counts.rows, None]
         temperature = decoding.temperature_at(*left)
         drawn = sample_tokens(logits, picks, temperature, decoding.top_p, noise, nucleus)  # (A, T)
         entries = counts.num_clean[:, None] + picks
+        # A row that decodes fewer than others has picks without a meaning, which may lie behind its end.
         positions = order.gather(1, entries.clamp(max=order.shape[1] - 1))
         is_decoded = torch.arange(picks.shape[1], device=order.device) < counts.count[:, None]
 
         # Line 14: promote them to clean; then reshuffle what is masked.
         tokens = write_tokens(tokens, positions, drawn, is_decoded)
+        # Candidates that are all decoded are next in the order already.
         if not plan.keeps_order:
             order = promote(order, counts.num_clean, entries, counts.count)
         if refresh:
@@ -228,6 +236,7 @@ def decode(
 
         if on_step is not None:
             chosen = positions.masked_fill(~is_decoded, -1)
+            # A second pass of the network, only if the probabilities of latent tokens are asked for.
             look = partial(method.logits, net, step.tokens, layout)
             decoded = drawn.masked_fill(~is_decoded, -1)
             sureness = partial(probability_of, logits, picks, drawn)
@@ -245,6 +254,8 @@ def choose(
     A rule decides here how many of each row, which the plan then has. `num_to_decode` is the number
     of masked tokens of each row before the first step.
     """
+    # A fixed number is known on the host. That of a rule depends on predictions, and is read from the
+    # device.
     count = plan.on_device.count
     if isinstance(decoding.select, FixedCount):
         confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, step.draw)
@@ -276,6 +287,7 @@ def reference_logits(
     """Return the candidates' logits from a pass that computes those of every slot (line 10)."""
     logits = method.logits(net, tokens, layout)
     slots = last_slots(layout, plan.on_device.candidates, int(plan.host.candidates.max()))
+    # In float64, so that rounding of the softmax does not decide between candidates.
     return logits.gather(1, slots[:, :, None].expand(-1, -1, logits.shape[-1])).double()
 
 

@@ -53,6 +53,8 @@ class Streams:
             setting = f"seed={seed}, smallest row {int(rows.min())}"
             raise ValueError(f"{setting}: seeds and row numbers are whole numbers that start at 0")
         self.device = rows.device
+        # On the host, so that a seed has the same numbers on every device. One generator for each row, so
+        # that a sample does not depend on the others of its batch.
         self.generators = [np.random.default_rng((seed, row)) for row in rows.tolist()]
 
     def uniform(self, which: Int[Array, " A"], counts: Int[Array, " A"]) -> Float[Tensor, "A N"]:
@@ -146,7 +148,7 @@ def start(
     known = known & inside
     check_known(net, method, tokens, known)
 
-    # Draw the first order, then the step sizes.
+    # Draw the first order, then the step sizes: another sequence would give a seed other samples.
     masked = ~known & inside
     streams = Streams(seed, rows)
     draw = partial(streams.uniform, everyone, masked.sum(1))
@@ -188,6 +190,7 @@ def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -
 
 def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
     """Raise ValueError if a known position holds no token, or the method cannot take the known positions."""
+    # A network of your own may lack it. Any token is in its vocabulary.
     end = getattr(net, "vocab_size", None) or torch.iinfo(torch.int64).max
     wrong = known & ((tokens < 0) | (tokens >= end) | (tokens == net.mask_id))
     if wrong.any():
@@ -238,6 +241,7 @@ class PlannedStep:
     @classmethod
     def of(cls, host: Counts, device: torch.device) -> PlannedStep:
         """Return a step with its counts on both, copied at once."""
+        # Seven small copies would take seven times as long as this one.
         counts = torch.from_numpy(np.stack(host)).to(device, non_blocking=True)
         return cls(host, Counts(*counts.unbind()))
 
@@ -293,6 +297,8 @@ class Planner:
         self.method = method
         self.decoding = decoding
         self.device = rows.device
+        # Read from the device once. If the number of tokens per step is fixed, all later counts are
+        # computed here.
         self.rows = rows.cpu().numpy()
         self.num_clean = state.num_clean[rows].cpu().numpy()
         self.lengths = state.lengths[rows].cpu().numpy()
@@ -314,12 +320,14 @@ class Planner:
         steps = self.steps[lines]
         num_clean = self.num_clean[lines]
         num_masked = self.lengths[lines] - num_clean
+        # A step does not cross the end of a block, which is decoded before the next one begins.
         in_block = np.minimum(num_masked, self.ends[lines, num_clean] - num_clean)
         count = np.minimum(self.sizes[lines, steps], in_block)
         given = (num_clean, num_masked, count, in_block)
         k, n = num_candidates_and_latents(self.method, self.decoding, *given)
         select = self.decoding.select
         if not isinstance(select, FixedCount):
+            # The most that a rule may keep. It decides after it has seen the predictions.
             count = np.minimum(select.most, k) if isinstance(select, AtMost) else k
         counts = Counts(
             rows=self.rows[lines],

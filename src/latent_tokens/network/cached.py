@@ -111,6 +111,7 @@ class CachedLogits:
         num_masked = int((steps.step >= 0).sum())
         count = (steps.shown & (steps.step < 0)).sum(1).cpu().numpy()  # of clean slots
         num_clean = steps.num_clean[:, -num_masked].cpu().numpy()  # of the first step
+        # All clean slots but the last: its token may differ from the draft whose keys are there.
         if self.cache is not None:
             self.cached = num_clean - 1
         new = count - self.cached
@@ -133,6 +134,7 @@ class CachedLogits:
             entry = np.minimum(plan.host.num_clean, self.length - 1)
             current = self.blocks[np.arange(len(entry)), entry]
             return (self.blocks >= current[:, None]).argmax(1)
+        # A shifted slot receives the token before it, which is clean. So those of candidates are final, too.
         return plan.host.num_shown if self.method.readout == "shifted" else plan.host.num_clean
 
     def new_ids(
@@ -142,6 +144,7 @@ class CachedLogits:
         if self.method.readout != "shifted":
             return tokens.gather(1, positions[:, new])
         before = tokens.gather(1, positions[:, max(new.start - 1, 0) : new.stop - 1])
+        # The first slot has no token before it: MASK takes the place of BOS.
         return before if new.start > 0 else F.pad(before, (1, 0), value=self.net.mask_id)
 
     def forward(
@@ -175,12 +178,14 @@ class CachedLogits:
                 projected = layer.project(x)
             projected = projected.view(*ids.shape, 3, net.size.heads, -1).permute(2, 0, 3, 1, 4)
             if rotation is not None:
+                # Queries and keys in one call, because they have the same positions.
                 turned = apply_rotary(projected[:2].flatten(0, 1), turn_twice(rotation))
                 projected = torch.cat((turned.view(2, -1, *turned.shape[1:]), projected[2:]))
             keys, values = self.write(number, new, projected[1:])
 
             # Attend. In the last layer only the candidates do.
             q = projected[0]
+            # Keys and values of all new slots are cached, but no layer reads what the others compute here.
             if isinstance(candidates, int) and number == last:
                 q = q[:, :, -candidates:]
             if mask is None:
@@ -205,12 +210,14 @@ class CachedLogits:
         if self.cache is None:  # at the first step, when the precision of the network is known
             _, batch, heads, _, channels = keys_and_values.shape
             shape = (len(self.layers), 2, batch, heads, self.num_slots, channels)
+            # Zeros: what is not written yet has the weight 0 in a product, and 0 times NaN would be NaN.
             self.cache = keys_and_values.new_zeros(shape)
         layer = self.cache[number]
         if isinstance(new, slice):
             layer[:, :, :, new] = keys_and_values
         else:
             rows = torch.arange(len(new), device=new.device)[:, None]
+            # The dimensions of indices that are tensors come first: (A, Q, 2, H, C).
             layer[:, rows, :, new] = keys_and_values.permute(1, 3, 0, 2, 4)
         return layer[0], layer[1]
 

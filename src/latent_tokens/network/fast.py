@@ -105,11 +105,14 @@ def generate(
     every_row = torch.arange(len(tokens), device=tokens.device)
     others = (fast_nucleus, on_step, stop)
     loop = decode if decoding.remask is None else decode_and_remask
+    # Drafts need the logits of several steps from one pass, which the cache of a network has not.
     cached = None if decoding.drafts else own_cache(inner, method, length, every_row)
+    # A network with a KV cache of its own, such as a decoder of transformers.
     if cached is not None:
         with torch.inference_mode():
             loop(inner, method, decoding, state, every_row, cached, *others)
     elif isinstance(inner, Transformer) and is_plain(inner) and method.readout != "left":
+        # Ours: its parts are called one by one, and only what the candidates depend on is computed.
         with torch.inference_mode(), packed_weights():
             table = qkv_table(inner, *tokens.shape)
             for part in decoding_microbatches(inner, method, state, decoding):
@@ -122,6 +125,7 @@ def generate(
                     fast = FastCandidateLogits(inner, method, part, order, table)
                     loop(inner, method, decoding, state, part, fast, *others)
     else:
+        # Any other: the reference, once the network has passed the checks of its contract.
         check_once(inner, method, length)
         whole = as_denoiser(net)
         if decoding.drafts:
@@ -182,6 +186,7 @@ def decoding_microbatches(
     elif isinstance(latents, int):
         slots = state.num_clean + state.num_masked.clamp(max=min(k + latents, length))
     else:
+        # All, or decided step by step: as many as the method shows at most.
         slots = state.num_clean + method.max_visible(state.num_masked)
     parts = bucket_by_length(slots.tolist(), partial(decoding_rows, net, k))
     return [torch.tensor(part, device=slots.device) for part in parts]
@@ -190,6 +195,8 @@ def decoding_microbatches(
 def qkv_table(net: Transformer, batch: int, length: int) -> Float[Tensor, "T W"] | None:
     """Return the first layer's table, or None if it takes too much memory, or more time than it saves."""
     size = net.table_rows * 3 * net.size.width * net.embedding.weight.element_size()
+    # A decode looks up at most batch * length rows in each of length steps. The table computes each
+    # of its own rows once, so it saves time if these are far fewer.
     if size > TABLE_BYTES or 8 * net.table_rows > batch * length**2:
         return None
     return net.qkv_table()
@@ -223,6 +230,7 @@ class FastCandidateLogits:
     ) -> Float[Tensor, "A K V"]:
         of_candidates = self.without_cache if self.cache is None else self.cache
         logits = of_candidates(plan, tokens, layout).double()  # (N, V)
+        # MASK may be an output of the network, and is never decoded.
         logits[:, self.net.mask_id :] = -torch.inf
 
         # Return one line per row. A row with fewer candidates repeats its last.
@@ -241,10 +249,13 @@ class FastCandidateLogits:
         stop = plan.host.num_shown[:, None]
         is_candidate = (slots >= stop - plan.host.candidates[:, None]) & (slots < stop)
         if not plan.is_even or block_of(self.method.attention) is not None:
+            # Blocks are of positions, which differ between rows of equal counts.
             mask = dense_mask(self.method.attention, layout)[:, None]
         elif self.sees_all:
+            # Attention without a mask has faster kernels.
             mask = None
         else:
+            # All rows have the same counts, so the mask of one row is that of each.
             one = Layout(layout.positions[:1], layout.num_clean[:1], layout.num_shown[:1])
             mask = dense_mask(self.method.attention, one)[:, None]
         ids = self.method.input_ids(tokens, layout, self.net.mask_id)

@@ -88,6 +88,7 @@ def fit(
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
             train_steps(run, observe or (lambda stage, step: None))
+            # Rank 0 has written its files before another rank returns and reads them.
             processes.barrier()
             run.accelerator.end_training()
     return config.folder
@@ -139,7 +140,10 @@ def train_steps(run: Run, observe: Observer) -> None:
         examples, run.method_at, config, run.mask_id, state.step, device, run.pad
     )
     bar = progress(f"{config.method} on {config.task}", config.steps, state.step)
+    # After an error, too, the thread that draws batches ends, signals get their handlers back, and the
+    # generator of torch, which each step seeds, is as the caller left it.
     with closing(batches), bar as advance, interruptible() as signals, torch.random.fork_rng():
+        # An average: the tokens of a batch are on the device, and to count them would wait for it.
         tokens_per_batch = config.batch_size * float(examples.lengths.mean())
         num_tokens = 0.0
         begin = state.step
@@ -192,6 +196,7 @@ def log_losses(run: Run, grad_norm: float, speed: float) -> None:
     row: dict[str, float | str] = {
         "loss": sum(state.recent) / len(state.recent),
         "grad_norm": grad_norm,
+        # Of the step that was taken: the counter is that of the next one.
         "lr": learning_rate(run.config, state.step - 1, run.stretches),
         "tokens_per_second": round(speed),
     }

@@ -91,6 +91,7 @@ def setup(
         origin = started if has_checkpoint else start_folder(config)
 
     # Load the examples, or generate them.
+    # Before the files are read, so that a change meanwhile is noticed.
     unchanged = change_detector(config.data)
     task, splits = training_data(config, wanted, method, is_object=task is not None)
     check_examples(config, method, task, splits)
@@ -116,6 +117,7 @@ def setup(
 
     # Move everything to the device, and share the network between the ranks.
     model: Any = net if given is None else given
+    # FSDP has sharded both already.
     if config.parallel != "fsdp":
         model, optimizer = accelerator.prepare(model, optimizer)
     place_ema(ema, net, accelerator.device)

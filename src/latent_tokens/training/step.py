@@ -55,6 +55,8 @@ def training_batches(
         if gpu is not None:
             torch.cuda.set_device(gpu)
 
+    # The next batch is drawn while the network learns from this one. A batch depends on its step only,
+    # so it does not matter when it is drawn.
     with ThreadPoolExecutor(max_workers=1, initializer=use_device) as pool:
         ahead = pool.submit(prepare, first)
         for step in range(first, config.steps):
@@ -99,6 +101,7 @@ def microbatches(batch: TrainingBatch, max_rows: Callable[[int], int]) -> list[I
 
 def example_indices(count: int, config: TrainConfig, step: int) -> NDArray[np.int64]:
     """Return which of `count` examples a step learns from."""
+    # Computed from the step alone, so that a run resumes at any step. A batch may end in the next epoch.
     numbers = step * config.batch_size + np.arange(config.batch_size)
     epochs = numbers // count
     indices = np.empty(config.batch_size, np.int64)
@@ -111,9 +114,11 @@ def example_indices(count: int, config: TrainConfig, step: int) -> NDArray[np.in
 def seed_of(config: TrainConfig, step: int, part: int = 0) -> int:
     """Return the seed of the random draws of one step, or of one part of the validation."""
     (state,) = np.random.SeedSequence((config.seed, step, part)).generate_state(1, np.uint64)
+    # Below 2^63, so that an int64 stores it, too.
     return int(state >> np.uint64(1))
 
 
+# Two, because a batch may have examples of two epochs.
 @lru_cache(maxsize=2)
 def epoch_order(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     """Return the order in which an epoch visits the examples."""
@@ -150,6 +155,7 @@ def take_step(run: Run, batch: TrainingBatch) -> StepTaken | NotFinite:
         if run.config.on_nan == "stop" or run.num_skipped == MAX_SKIPPED:
             run.save()
             raise diverged(str(error), state.step) from None
+        # It counts as a step: the next batch is drawn already, and the learning rate follows the step.
         state.step += 1
         run.log({"skipped": str(error)})
         return error
@@ -177,6 +183,7 @@ def train_step(
     loss or the gradient norm is not finite.
     """
     device = accelerator.device
+    # Computed from the step: a scheduler of torch would be one more state to store and to resume.
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(config, step, stretches)
     model.train()
@@ -191,6 +198,7 @@ def train_step(
 
     # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their
     # sum.
+    # The loss is summed on the device, and read once: each read waits for all work before it.
     loss = torch.zeros((), device=device)
     denoiser = as_denoiser(model)
     for number, rows in enumerate(parts, start=1):
@@ -207,6 +215,7 @@ def train_step(
     is_finite = math.isfinite(total_loss + grad_norm)
     if is_finite:
         optimizer.step()
+    # Also without an update: infinite gradients would be added to those of the next step.
     optimizer.zero_grad()
     if not is_finite:
         raise NotFinite(f"loss {total_loss}, gradient norm {grad_norm}")
@@ -253,6 +262,7 @@ def place_ema(ema: AveragedModel, net: nn.Module, device: torch.device) -> None:
     """Move the EMA weights to a device. Frozen ones become those of the network."""
     ema.to(device)
     for weight, average in zip(net.parameters(), ema.module.parameters(), strict=True):
+        # They never differ, so that a copy would only take memory. Large models have frozen weights.
         if not weight.requires_grad and not isinstance(weight, DTensor):
             average.data = weight.data
 
@@ -288,6 +298,7 @@ def validation_loss(run: Run) -> float:
         for batch_index in processes.shard_indices(ceil(count / config.batch_size)).tolist():
             start = config.batch_size * batch_index
             part = examples.take(slice(start, start + config.batch_size))
+            # Drawn from the place of the batch and not from its rank, so that any world size has this loss.
             batch = draw_examples(part, run.method, config, run.mask_id, VALIDATION, start, run.pad)
             batch = batch.to(device)
             losses = [

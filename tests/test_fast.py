@@ -14,7 +14,7 @@ from conftest import variants
 from latent_tokens.core import sampling as reference
 from latent_tokens.core.distribution import nucleus
 from latent_tokens.core.sampling import decode, finish, reference_logits
-from latent_tokens.core.state import start
+from latent_tokens.core.state import first_state
 from latent_tokens.network import memory, transformer
 from latent_tokens.network.fast import FastCandidateLogits, decoding_microbatches, qkv_table
 from latent_tokens.sizes import Size
@@ -125,7 +125,7 @@ def same(a, b, rows=slice(None)):
 def follow(net, method, decoding, compare, rows=None):
     """Decode with the reference. Pass each step's logits and other arguments to `compare`."""
     tokens, known, lengths = rows or problem()
-    state = start(net, method, tokens, known, decoding, 3, None, lengths)
+    state = first_state(net, method, tokens, known, decoding, 3, None, lengths)
 
     def look(plan, tokens, layout):
         expected = reference_logits(net, method, plan, tokens, layout)
@@ -254,7 +254,7 @@ def test_batch_decoded_in_parts_gives_equal_samples(monkeypatch, name, options):
     inputs = (net, lt.METHODS[name], tokens, known, decoding, 3)
     expected = lt.generate(*inputs, lengths=lengths)
     monkeypatch.setattr(memory, "DECODING_BYTES", memory.DECODING_BYTES // 2_000)
-    parts = decoding_microbatches(net, lt.METHODS[name], start(*inputs, None, lengths), decoding)
+    parts = decoding_microbatches(net, lt.METHODS[name], first_state(*inputs, None, lengths), decoding)
     assert len(parts) > 3
     assert torch.cat(parts).sort().values.tolist() == list(range(40))
     assert same(lt.generate(*inputs, lengths=lengths), expected)

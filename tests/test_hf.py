@@ -23,7 +23,7 @@ from latent_tokens.core.attention import causal, dense_mask
 from latent_tokens.core.distribution import nucleus
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.likelihood import score_tokens
-from latent_tokens.core.state import start
+from latent_tokens.core.state import first_state
 from latent_tokens.hf.language_models import FAMILIES, HuggingFaceCachedLogits, supports_cache
 
 MASK = VOCAB - 1
@@ -261,7 +261,7 @@ def test_cached_logits_and_samples_are_the_references_in_any_batch(family, metho
         assert torch.equal((cache.slots >= 0).sum(1), fixed)
         return logits
 
-    state = start(net, method, tokens, known, decoding, 3, None, lengths)
+    state = first_state(net, method, tokens, known, decoding, 3, None, lengths)
     sampling.decode(net, method, decoding, state, everyone, compare, nucleus)
     made = generate(net, method, tokens, known, decoding, 3, lengths=lengths)
     plain = sampling.generate(net, method, tokens, known, decoding, 3, lengths=lengths)

@@ -11,7 +11,7 @@ from torch import Tensor
 from latent_tokens import Decoding, Denoiser, Method, Step
 from latent_tokens.core.distribution import nucleus
 from latent_tokens.core.sampling import decode, reference_logits
-from latent_tokens.core.state import start
+from latent_tokens.core.state import first_state
 
 
 def teacher_forced_order(
@@ -45,7 +45,7 @@ def teacher_forced_order(
     Raises:
         ValueError: as `generate`.
     """
-    state = start(net, method, tokens, known, decoding, seed, None, lengths)
+    state = first_state(net, method, tokens, known, decoding, seed, None, lengths)
     tokens = tokens.long()
 
     def set_tokens(step: Step) -> None:

@@ -32,7 +32,7 @@ from latent_tokens.core.policies import choose_latents
 from latent_tokens.core.remasking import Decoded, Remask, probabilities_by_position, tokens_to_mask
 from latent_tokens.core.selection import FixedCount, select
 from latent_tokens.core.speculation import reference_step_logits, speculate
-from latent_tokens.core.state import PlannedStep, Planner, State, Stop, start, write_tokens
+from latent_tokens.core.state import PlannedStep, Planner, State, Stop, first_state, write_tokens
 
 CandidateLogits = Callable[[PlannedStep, Int[Tensor, "A L"], Layout], Float[Tensor, "A K V"]]
 """(step, tokens of its rows, their layout) -> the candidates' logits in float64.
@@ -73,7 +73,7 @@ def generate(
         ValueError: the decoding does not suit the method, shapes or values are off, or logits are
             not finite.
     """
-    state = start(net, method, tokens, known, decoding, seed, rows, lengths)
+    state = first_state(net, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
     if decoding.drafts:
         every_step = partial(reference_step_logits, net, method)

@@ -119,7 +119,7 @@ class State:
         self.num_clean[rows] -= chosen.sum(1)
 
 
-def start(
+def first_state(
     net: Denoiser,
     method: Method,
     tokens: Int[Tensor, "B L"],

@@ -30,7 +30,7 @@ from latent_tokens.core.sampling import (
     reference_logits,
 )
 from latent_tokens.core.speculation import reference_step_logits, speculate
-from latent_tokens.core.state import PlannedStep, State, Stop, start
+from latent_tokens.core.state import PlannedStep, State, Stop, first_state
 from latent_tokens.keywords import DecodingKeywords
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
@@ -101,7 +101,7 @@ def generate(
     decoding = changed(Decoding() if decoding is None else decoding, settings)
     length = tokens.shape[-1]
     check_length(inner, length)
-    state = start(inner, method, tokens, known, decoding, seed, rows, lengths)
+    state = first_state(inner, method, tokens, known, decoding, seed, rows, lengths)
     every_row = torch.arange(len(tokens), device=tokens.device)
     others = (fast_nucleus, on_step, stop)
     loop = decode if decoding.remask is None else decode_and_remask

@@ -125,7 +125,9 @@ def setup(
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
         try:
-            start_tracker(accelerator, config.track, folder, state.step, settings(config, ignored))
+            start_tracker(
+                accelerator, config.track, folder, state.step, stored_settings(config, ignored)
+            )
         except ValueError:
             if started is None and processes.is_main():  # so that the next try can begin
                 for path in (folder / "config.json", *task_files):
@@ -240,7 +242,7 @@ def resumed_config(
         config = replace(config, **cast(Any, shape))
 
     # All others are equal, but for those that may change.
-    values = {**LATER_DEFAULTS, **settings(config, ignored)}
+    values = {**LATER_DEFAULTS, **stored_settings(config, ignored)}
     if config.resume == "extend":
         if config.steps < stored["steps"]:
             problem = f"{config.folder} has {stored['steps']}, and resume=extend adds steps"
@@ -265,7 +267,7 @@ def print_precision(
     warn_if_slow(resolve_precision(precision, device), device)
 
 
-def settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
+def stored_settings(config: TrainConfig, ignored: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings that a resumed run must not change, as JSON stores them.
 
     Those of LATER_DEFAULTS are left out at their default.
@@ -290,7 +292,7 @@ def describe_run(
         **describe(net),
         "task": description(task),
         "name": config.method,
-        "training": settings(config, ignored),
+        "training": stored_settings(config, ignored),
         "data_sha256": {str(split): fingerprint(examples) for split, examples in splits.items()},
     }
     return dict(json.loads(json_bytes(contents)))

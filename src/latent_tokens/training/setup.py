@@ -124,15 +124,9 @@ def setup(
     if config.compile:
         compile_blocks(net)  # after the EMA weights were copied, which are validated as they are
     if config.track is not None:
-        try:
-            start_tracker(
-                accelerator, config.track, folder, state.step, stored_settings(config, ignored)
-            )
-        except ValueError:
-            if started is None and processes.is_main():  # so that the next try can begin
-                for path in (folder / "config.json", *task_files):
-                    path.unlink()
-            raise
+        values = stored_settings(config, ignored)
+        new_files = (folder / "config.json", *task_files) if started is None else ()
+        start_tracker(accelerator, config.track, folder, state.step, values, new_files)
     run = Run(
         config, method, splits, net, ema, optimizer, model, accelerator, state, unchanged,
         pad=getattr(task, "pad", None), first=first,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,10 +38,12 @@ def start_tracker(
     folder: Path,
     step: int,
     config: Mapping[str, Json],
+    new_files: Sequence[Path],
 ) -> None:
     """Start the tracker of a run at a step, under the id of its directory, or a new one.
 
-    Raise ValueError if it does not start, as without a server. A new tracker.json is then removed.
+    Raise ValueError if it does not start, as without a server. A new tracker.json is then removed,
+    and so are the files that this start wrote, so that the next one finds an empty directory.
     """
     stored = None
     run_id = ""
@@ -56,7 +58,8 @@ def start_tracker(
         )
     except Exception as error:  # of another library, any
         if stored is None and processes.is_main():
-            (folder / TRACKER_FILE).unlink()
+            for path in (folder / TRACKER_FILE, *new_files):
+                path.unlink()
         problem = one_line(f"{type(error).__name__}: {first_line(error)}", 300)
         fix = "Set it up, or leave it out: metrics.jsonl is always written."
         raise ValueError(f"track={tracker}: does not start ({problem}). {fix}") from error

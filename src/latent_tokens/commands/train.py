@@ -84,7 +84,7 @@ def flags_of_run(path: Path) -> Train:
         )
     flags |= {name: (flags[name],) for name in Train.several}
     named = {name: flags[name] for name in ("task", "method")}
-    named |= {"first": (config.first or "").rpartition(":")[0]}
+    named |= {"first": config.first_name}
     return Train(**flags | {name: MISSING for name in named if is_dotted(named[name])})
 
 

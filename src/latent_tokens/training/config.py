@@ -183,6 +183,11 @@ class TrainConfig(Config):
                 raise ValueError(f"{name}={getattr(self, name)} {reason}.")
 
     @property
+    def first_name(self) -> str:
+        """The name of the method of the first steps, empty if it has none."""
+        return (self.first or "").rpartition(":")[0]
+
+    @property
     def first_steps(self) -> int:
         """The number of steps of `first`, 0 if it has none."""
         steps = (self.first or "").rpartition(":")[2]

@@ -166,7 +166,7 @@ def first_method(config: TrainConfig, method: Method) -> Method | None:
     def fits(first: Method) -> bool:
         return all(getattr(first, name) == getattr(method, name) for name in SAME_IN_FIRST)
 
-    first = load_method(config.first.rpartition(":")[0])
+    first = load_method(config.first_name)
     if not fits(first):
         allowed = ", ".join(name for name, other in METHODS.items() if fits(other))
         problem = f"its order, window or readout is not that of {config.method}"

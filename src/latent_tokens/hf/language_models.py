@@ -319,6 +319,13 @@ def freeze_embeddings(net: HuggingFaceDenoiser) -> None:
         net.mask_row = nn.Parameter(weight[net.mask_id].detach().clone())
 
 
+def checkpoint_activations(net: HuggingFaceDenoiser) -> None:
+    """Compute the activations of a network again for the gradient, instead of storing them."""
+    # Its name in transformers 5
+    newer = getattr(net.model, "activation_checkpointing_enable", None)
+    (newer or net.model.gradient_checkpointing_enable)({"use_reentrant": False})
+
+
 def add_lora(net: HuggingFaceDenoiser, adapter: Adapter) -> None:
     """Freeze a network, and add a LoRA adapter (arXiv 2106.09685) to its linear layers.
 

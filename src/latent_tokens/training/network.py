@@ -23,6 +23,7 @@ from latent_tokens.hf.language_models import (
     HuggingFaceDenoiser,
     add_lora,
     check_mask_id,
+    checkpoint_activations,
     freeze_embeddings,
 )
 from latent_tokens.hf.reading import BASE_FILES, build_hf_run, is_hf_run, mask_id_of, read_model
@@ -161,9 +162,7 @@ def prepare(net: HuggingFaceDenoiser, config: TrainConfig) -> None:
     if config.freeze_embeddings:
         freeze_embeddings(net)
     if config.gradient_checkpointing:
-        # Its name in transformers 5
-        newer = getattr(net.model, "activation_checkpointing_enable", None)
-        (newer or net.model.gradient_checkpointing_enable)({"use_reentrant": False})
+        checkpoint_activations(net)
 
 
 def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDenoiser:

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from inspect import cleandoc, getsource
 from itertools import pairwise
 from pathlib import Path
@@ -140,6 +141,7 @@ def check_words(command: str, arguments: Sequence[str]) -> None:
             raise ValueError(f"{flag}: is not an option of {command}. Use {word}.")
 
 
+@cache  # once per process: finding the source of a class takes milliseconds
 def explain_flags(kind: type) -> None:
     """Set the help of each flag: its docstring on one line, and its default if that is a value.
 

@@ -132,6 +132,15 @@ def test_generate_takes_every_setting_of_decoding(small, settings, decoding):
     assert small.generate(num_samples=2, **settings).tokens.tolist() == expected.tokens.tolist()
 
 
+def test_samples_of_text_end_at_the_end_of_the_document():
+    model = lt.load("novels-scdm")
+    samples = model.generate(num_samples=2, latents=4)
+    known = model.task.encode("").known[0]
+    assert samples.text == [model.task.document(tokens, known) for tokens in samples.tokens]
+    assert "<|endoftext|>" in model.task.decode(samples.tokens[0])
+    assert "<|endoftext|>" not in "".join(samples.text)
+
+
 def test_generate_calls_a_function_with_every_step(small):
     steps = []
     samples = small.generate(num_samples=2, latents=2, on_step=steps.append)

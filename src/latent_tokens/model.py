@@ -28,6 +28,7 @@ from latent_tokens.evaluation.problems import (
     decode_batch,
     decoding_with_policy,
     device_of,
+    samples_in_words,
     without_prompt,
 )
 from latent_tokens.evaluation.report import table
@@ -69,6 +70,7 @@ class Samples:
     """
 
     tokens: Tokens  # (N, L)
+    # A puzzle as its task writes it, or a text up to its first decoded end of document
     text: list[str]
     # (N,), whether the task's `verify` finds no error; None for text
     valid: NDArray[np.bool_] | None
@@ -313,7 +315,7 @@ class Model:
             valid = np.array([not errors_of(self.task, *row) for row in rows], np.bool_)
         return Samples(
             tokens=decoded.samples,
-            text=[self.task.decode(sample[:length]) for sample, length in rows],
+            text=samples_in_words(self.task, decoded.samples, examples),
             valid=valid,
             tokens_processed=decoded.generated.tokens_processed.cpu().numpy(),
             order=decoded.generated.order.cpu().numpy(),

@@ -162,10 +162,12 @@ def print_samples(
     is_off: bool,
 ) -> None:
     """Print each sample with the verdict of the verifier, as text or as a JSON line. Text has no verdict."""
+    from latent_tokens.evaluation.problems import samples_in_words
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.base import scores_of
 
     scores = None if isinstance(task, Text) else scores_of(task, samples, problems)[task.metric]
+    texts = samples_in_words(task, samples, problems)
     for number, (sample, length) in enumerate(zip(samples, problems.lengths.tolist(), strict=True)):
         entries = {"tokens": sample[:length].tolist(), "order": orders[number, :length].tolist()}
         verdict = ""
@@ -177,7 +179,4 @@ def print_samples(
         if command.json:
             print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
         else:
-            tokens = sample[:length]
-            known = problems.known[number, :length]
-            text = task.document(tokens, known) if isinstance(task, Text) else task.decode(tokens)
-            print(printable(text, also="\n\t"), f"{verdict}\n", sep="\n")
+            print(printable(texts[number], also="\n\t"), f"{verdict}\n", sep="\n")

@@ -64,9 +64,15 @@ if TYPE_CHECKING:
 class Samples:
     """The samples that `Model.generate` returns: N of L positions.
 
+    It has the length and the order of its samples. Each item is a dict with its tokens, text, valid,
+    tokens_processed and order.
+
     Example:
-        >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
-        (2, 36)
+        >>> samples = load("sudoku-6-scdm").generate(num_samples=2, latents=4)
+        >>> samples.tokens.shape, samples[1]["tokens"].shape
+        ((2, 36), (36,))
+        >>> [sample["tokens_processed"] for sample in samples] == samples.tokens_processed.tolist()
+        True
     """
 
     tokens: Tokens  # (N, L)
@@ -79,6 +85,34 @@ class Samples:
     forward_passes: int  # the largest number of steps of a sample
     # Whether n leaves out masked tokens that each input had in training
     off_distribution: bool = False
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The samples, one dict each."""
+        valid = [None] * len(self.text) if self.valid is None else self.valid.tolist()
+        names = ("tokens", "text", "valid", "tokens_processed", "order")
+        columns = (self.tokens, self.text, valid, self.tokens_processed.tolist(), self.order)
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    def to_pandas(self) -> DataFrame:
+        """Return the samples as a DataFrame, one per row.
+
+        Raises:
+            ValueError: pandas is not installed.
+
+        Example:
+            model.generate(num_samples=100, latents=4).to_pandas().valid.mean()
+        """
+        return as_frame(self.rows)
 
 
 @dataclass(frozen=True)
@@ -117,12 +151,17 @@ class ResultTable:
         Example:
             model.evaluate(latents=(0, 4, "all")).to_pandas().plot("relative_cost", "valid")
         """
-        try:
-            import pandas
-        except ImportError:
-            fix = "Use pip install pandas."
-            raise ValueError(f"to_pandas: pandas is not installed. {fix}") from None
-        return pandas.DataFrame(self.rows)
+        return as_frame(self.rows)
+
+
+def as_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return rows as a DataFrame. Raise ValueError if pandas is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        fix = "Use pip install pandas."
+        raise ValueError(f"to_pandas: pandas is not installed. {fix}") from None
+    return pandas.DataFrame(rows)
 
 
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike

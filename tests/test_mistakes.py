@@ -54,6 +54,7 @@ COMMANDS = [
     ("train --task sudoku-4", "--task", "train TASK"),
     ("sample sudoku-6-scdm --do-sample", "--do-sample", "Use --temperature."),
     ("evaluate --run sudoku-6-scdm", "--run", "evaluate RUN"),
+    ("sample novels-scdm --prompt 'She was'", "'She was'", "Use other words"),
     ("train sudoku-4 scdm --steps 0", "steps 0", "from 1"),
     ("train sudoku-4 scdm --lr 0", "lr 0", "above 0"),
     ("train sudoku-4 scdm --dropout 8", "dropout 8", "below 1"),

@@ -243,7 +243,11 @@ def lengths_vary(task: Language) -> bool:
 
 def tensor_of(values: Prompt) -> torch.Tensor:
     """Return numbers as a tensor. An array is copied, because one of a data set may be read-only."""
-    return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
+    try:
+        return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
+    except (TypeError, ValueError, RuntimeError):  # not numbers, or rows of several lengths
+        kind = type(values).__name__
+        raise ValueError(f"prompt of {kind}: must be text, Examples, or token ids (N, L)") from None
 
 
 def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
@@ -255,7 +259,9 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
         raise ValueError("prompt: is empty. Pass at least one, or None for problems of the task.")
     if all(isinstance(item, str) for item in items):
         return joined([task.encode(str(item)) for item in items])
-    if all(isinstance(item, dict) for item in items):
+    if all(
+        isinstance(item, dict) and item.keys() == Example.__annotations__.keys() for item in items
+    ):
         return stack(cast(list[Example], items))
     return None
 

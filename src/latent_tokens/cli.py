@@ -137,7 +137,10 @@ def check_words(command: str, arguments: Sequence[str]) -> None:
             raise ValueError(f"{flag}: has no flag. Use latent-tokens {command} {name.upper()}.")
         ours = our_word(name, defaults)
         if ours is not None:
-            word = f"--{ours.replace('_', '-')}" if ours in defaults else ours
+            option = f"--{ours.replace('_', '-')}" if ours in defaults else ours
+            word = (
+                f"{PROGRAM} {command} {ours.upper()}" if defaults.get(ours) is MISSING else option
+            )
             raise ValueError(f"{flag}: is not an option of {command}. Use {word}.")
 
 

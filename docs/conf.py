@@ -26,6 +26,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 PROJECT_PAGES = ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "SECURITY.md"]
 include_patterns = ["docs/*.md", "results/*/*.md", "research/*.md", "research/*/*.md", *PROJECT_PAGES]
+# Directories that are not searched for pages: the environment alone has tens of thousands of files.
+exclude_patterns = [".*", "runs", "site", "src", "tests", "**/node_modules"]
 highlight_language = "text"
 
 myst_enable_extensions = ["html_image"]  # a figure with its width is a tag

@@ -36,6 +36,7 @@ TAUGHT = [ROOT / "README.md", *(DOCS / f"{name}.md" for name in ("tutorial", "ow
 METHODS_OF = {
     "Model": ("generate", "evaluate", "likelihood", "save_pretrained", "push_to_hub"),
     "ResultTable": ("to_pandas",),
+    "Samples": ("to_pandas",),
     "DiffusionCollator": ("loss",),
 }
 MAY_REPEAT = {  # names at the top level of several modules, and why

@@ -34,6 +34,17 @@ def test_candidate_of_infinite_confidence_is_decoded_first_or_last(value, place)
     assert samples.order[:, place].tolist() == [1, 1]
 
 
+def test_rows_without_a_position_have_no_token_and_no_likelihood(any_method):
+    net = lt.Transformer(lt.Size(8, 2, 1), 3, 4).eval()
+    for num_rows in (2, 0):
+        known = torch.zeros(num_rows, 0, dtype=torch.bool)
+        samples = lt.generate(net, any_method, known.long(), known)
+        assert (samples.tokens.shape, samples.forward_passes) == ((num_rows, 0), 0)
+        none = torch.zeros(num_rows, dtype=torch.int64)
+        scores = lt.log_likelihood(net, any_method, samples.tokens, samples.order, none, none)
+        assert scores.shape == (num_rows, 0)
+
+
 def test_slots_stand_as_clean_latents_candidates():
     net, samples = run("scdm", lt.Decoding(latents=1, candidates=1, order=lt.given([2, 0, 1])))
     ids, positions, mask = net.calls[1]

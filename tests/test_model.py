@@ -132,6 +132,30 @@ def test_generate_takes_every_setting_of_decoding(small, settings, decoding):
     assert small.generate(num_samples=2, **settings).tokens.tolist() == expected.tokens.tolist()
 
 
+def test_samples_are_rows_of_a_frame(small):
+    samples = small.generate(num_samples=3)
+    frame = samples.to_pandas()
+    assert len(frame) == len(samples) == len(list(samples)) == 3
+    for number in range(3):
+        sample = samples[number]
+        assert sample["tokens"].tolist() == samples.tokens[number].tolist()
+        assert (sample["text"], sample["valid"]) == (samples.text[number], samples.valid[number])
+        assert frame.tokens_processed[number] == samples.tokens_processed[number]
+        assert frame.order[number].tolist() == samples.order[number].tolist()
+    with pytest.raises(IndexError):
+        samples[3]
+
+
+def test_samples_of_text_end_at_the_end_of_the_document():
+    model = lt.load("novels-scdm")
+    samples = model.generate(num_samples=2, latents=4)
+    known = model.task.encode("").known[0]
+    assert samples.text == [model.task.document(tokens, known) for tokens in samples.tokens]
+    assert "<|endoftext|>" in model.task.decode(samples.tokens[0])
+    assert "<|endoftext|>" not in "".join(samples.text)
+    assert [sample["valid"] for sample in samples] == [None, None]
+
+
 def test_generate_calls_a_function_with_every_step(small):
     steps = []
     samples = small.generate(num_samples=2, latents=2, on_step=steps.append)

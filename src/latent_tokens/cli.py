@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from inspect import cleandoc, getsource
 from itertools import pairwise
 from pathlib import Path
@@ -136,10 +137,14 @@ def check_words(command: str, arguments: Sequence[str]) -> None:
             raise ValueError(f"{flag}: has no flag. Use latent-tokens {command} {name.upper()}.")
         ours = our_word(name, defaults)
         if ours is not None:
-            word = f"--{ours.replace('_', '-')}" if ours in defaults else ours
+            option = f"--{ours.replace('_', '-')}" if ours in defaults else ours
+            word = (
+                f"{PROGRAM} {command} {ours.upper()}" if defaults.get(ours) is MISSING else option
+            )
             raise ValueError(f"{flag}: is not an option of {command}. Use {word}.")
 
 
+@cache  # once per process: finding the source of a class takes milliseconds
 def explain_flags(kind: type) -> None:
     """Set the help of each flag: its docstring on one line, and its default if that is a value.
 

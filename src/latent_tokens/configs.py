@@ -67,16 +67,20 @@ class Config:
             is_union = get_origin(hints[name]) in (Union, UnionType)
             members = get_args(hints[name]) if is_union else (hints[name],)
             kinds = [kind for kind in members if kind is not NoneType]
-            if value is None:
+            if value is None and NoneType in members:
                 continue
             if get_origin(kinds[0]) is tuple:
-                self._set(name, tuple(value) if isinstance(value, list | tuple) else (value,))
+                values = value.tolist() if hasattr(value, "tolist") else value  # of an array
+                is_several = isinstance(values, list | tuple | range)
+                self._set(name, tuple(values) if is_several else (values,))
             elif Path in kinds and not isinstance(value, str | PathLike):
                 raise ValueError(f"{name}={one_line(str(value), 60)}: must be a path.")
             elif kinds in ([Path], [str]):
                 self._set(name, kinds[0](value) if isinstance(value, PathLike | str) else value)
             elif all(get_origin(kind) is Literal for kind in kinds):
                 check_choice(name, value, tuple(word for kind in kinds for word in get_args(kind)))
+            elif kinds == [bool]:
+                check_choice(name, value, (True, False))
             elif kinds == [int]:
                 most = MOST_THREADS if name == "threads" else None
                 check_int(name, value, 0 if name in self.may_be_zero else 1, most)

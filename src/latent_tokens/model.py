@@ -28,6 +28,7 @@ from latent_tokens.evaluation.problems import (
     decode_batch,
     decoding_with_policy,
     device_of,
+    samples_in_words,
     without_prompt,
 )
 from latent_tokens.evaluation.report import table
@@ -63,12 +64,19 @@ if TYPE_CHECKING:
 class Samples:
     """The samples that `Model.generate` returns: N of L positions.
 
+    It has the length and the order of its samples. Each item is a dict with its tokens, text, valid,
+    tokens_processed and order.
+
     Example:
-        >>> load("sudoku-6-scdm").generate(num_samples=2, latents=4).tokens.shape
-        (2, 36)
+        >>> samples = load("sudoku-6-scdm").generate(num_samples=2, latents=4)
+        >>> samples.tokens.shape, samples[1]["tokens"].shape
+        ((2, 36), (36,))
+        >>> [sample["tokens_processed"] for sample in samples] == samples.tokens_processed.tolist()
+        True
     """
 
     tokens: Tokens  # (N, L)
+    # A puzzle as its task writes it, or a text up to its first decoded end of document
     text: list[str]
     # (N,), whether the task's `verify` finds no error; None for text
     valid: NDArray[np.bool_] | None
@@ -77,6 +85,34 @@ class Samples:
     forward_passes: int  # the largest number of steps of a sample
     # Whether n leaves out masked tokens that each input had in training
     off_distribution: bool = False
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The samples, one dict each."""
+        valid = [None] * len(self.text) if self.valid is None else self.valid.tolist()
+        names = ("tokens", "text", "valid", "tokens_processed", "order")
+        columns = (self.tokens, self.text, valid, self.tokens_processed.tolist(), self.order)
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    def to_pandas(self) -> DataFrame:
+        """Return the samples as a DataFrame, one per row.
+
+        Raises:
+            ValueError: pandas is not installed.
+
+        Example:
+            model.generate(num_samples=100, latents=4).to_pandas().valid.mean()
+        """
+        return as_frame(self.rows)
 
 
 @dataclass(frozen=True)
@@ -115,12 +151,17 @@ class ResultTable:
         Example:
             model.evaluate(latents=(0, 4, "all")).to_pandas().plot("relative_cost", "valid")
         """
-        try:
-            import pandas
-        except ImportError:
-            fix = "Use pip install pandas."
-            raise ValueError(f"to_pandas: pandas is not installed. {fix}") from None
-        return pandas.DataFrame(self.rows)
+        return as_frame(self.rows)
+
+
+def as_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return rows as a DataFrame. Raise ValueError if pandas is not installed."""
+    try:
+        import pandas
+    except ImportError:
+        fix = "Use pip install pandas."
+        raise ValueError(f"to_pandas: pandas is not installed. {fix}") from None
+    return pandas.DataFrame(rows)
 
 
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
@@ -202,7 +243,11 @@ def lengths_vary(task: Language) -> bool:
 
 def tensor_of(values: Prompt) -> torch.Tensor:
     """Return numbers as a tensor. An array is copied, because one of a data set may be read-only."""
-    return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
+    try:
+        return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
+    except (TypeError, ValueError, RuntimeError):  # not numbers, or rows of several lengths
+        kind = type(values).__name__
+        raise ValueError(f"prompt of {kind}: must be text, Examples, or token ids (N, L)") from None
 
 
 def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
@@ -214,7 +259,9 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
         raise ValueError("prompt: is empty. Pass at least one, or None for problems of the task.")
     if all(isinstance(item, str) for item in items):
         return joined([task.encode(str(item)) for item in items])
-    if all(isinstance(item, dict) for item in items):
+    if all(
+        isinstance(item, dict) and item.keys() == Example.__annotations__.keys() for item in items
+    ):
         return stack(cast(list[Example], items))
     return None
 
@@ -313,7 +360,7 @@ class Model:
             valid = np.array([not errors_of(self.task, *row) for row in rows], np.bool_)
         return Samples(
             tokens=decoded.samples,
-            text=[self.task.decode(sample[:length]) for sample, length in rows],
+            text=samples_in_words(self.task, decoded.samples, examples),
             valid=valid,
             tokens_processed=decoded.generated.tokens_processed.cpu().numpy(),
             order=decoded.generated.order.cpu().numpy(),

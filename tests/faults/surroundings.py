@@ -9,44 +9,78 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import torch
 
 import latent_tokens as lt
+from helpers.ranks import free_port
+from helpers.runs import complete_step, timeless
+from latent_tokens.cli import main as command
 
 MODEL = "sudoku-6-scdm"
 SAMPLE = ("sample", MODEL, "--num-samples", "1")
 ODD = "\u00e9 \u6f22 <!-- script"  # a directory with spaces and letters that are not ASCII
-CLOSED = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-"}
+FEW = "--size pico --batch-size 4 --num-train 8 --num-validation 8 --precision fp32 --warmup 1"
+TRAIN = ("train", "sudoku-4", "scdm", *FEW.split())
+
+
+def check(code, text, expected, *case):
+    """Check the exit code of a command, and that it prints no traceback, but one line if it is refused."""
+    assert code == expected, (case, code, text)
+    assert "Traceback" not in text, text
+    lines = [line for line in text.splitlines() if line.startswith("latent-tokens: ")]
+    assert len(lines) == (expected == 2), text
 
 
 def expect(code, arguments, redirection="", **environment):
-    """Run a command in a shell, and check its exit code and that it prints no traceback."""
-    line = f'"$@" {redirection}'
-    command = ["bash", "-c", line, "bash", sys.executable, "-m", "latent_tokens", *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
-    assert done.returncode == code, (arguments, redirection, done.returncode, done.stderr)
-    assert "Traceback" not in done.stderr, done.stderr
-    if code == 2:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("latent-tokens: ")]
-        assert len(lines) == 1, done.stderr
+    """Run a command in a shell, and check how it ends."""
+    line = ["bash", "-c", f'"$@" {redirection}', "bash", sys.executable, "-m", "latent_tokens", *arguments]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+    check(done.returncode, done.stderr, code, arguments, redirection)
 
 
-def start(*arguments):
+def expect_here(code, *arguments):
+    """Run a command in this process, and check how it ends."""
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as printed:
+        ended = command([*map(str, arguments)])
+    check(ended, printed.getvalue(), code, arguments)
+
+
+def start(*arguments, launcher=()):
     """Return the process of a command, whose output is read at its end."""
-    command = [sys.executable, "-m", "latent_tokens", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = [sys.executable, *launcher, "-m", "latent_tokens", *map(str, arguments)]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def terminate_two(folder):
+    """Send SIGTERM to torchrun with two processes. They save, and the same command ends the run."""
+    options = ("--steps", 400, "--save-every", 20, "--resume", "auto", "--out")
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port())
+    both = start(*TRAIN, *options, folder, launcher=launcher)
+    while not list(folder.glob("state-*")) and both.poll() is None:
+        time.sleep(0.02)
+    both.send_signal(signal.SIGTERM)
+    _, text = both.communicate()
+    step = complete_step(folder)
+    assert f"stopped at step {step} of 400" in text, text
+    again = start(*TRAIN, *options, folder, launcher=launcher)
+    _, text = again.communicate()
+    assert again.returncode == 0, text
+    expect_here(0, *TRAIN, *options, folder.with_name("undisturbed"))
+    runs = (folder, folder.with_name("undisturbed"))
+    losses = [[row[name] for row in timeless(run) for name in row if "loss" in name] for run in runs]
+    np.testing.assert_allclose(*losses, atol=1e-4)
 
 
 def interrupt_twice(folder):
     """Press Ctrl-C twice while a run trains. It ends at once, in one line."""
-    few = "--size pico --batch-size 4 --num-train 8 --num-validation 8 --precision fp32 --warmup 1"
-    train = ("train", "sudoku-4", "scdm", *few.split(), "--out", folder)
-    child = start(*train, "--steps", 100_000)
+    child = start(*TRAIN, "--out", folder, "--steps", 100_000)
     while not (folder / "metrics.jsonl").exists() and child.poll() is None:
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
@@ -92,7 +126,7 @@ def decode_the_smallest():
     for method in lt.METHODS.values():
         if method.readout == "left":  # it has no first position
             continue
-        for rows, length, tokens in ((2, 1, 3), (2, 4, 1), (0, 4, 3)):
+        for rows, length, tokens in ((2, 1, 3), (2, 4, 1), (0, 4, 3), (2, 0, 3)):
             net = lt.Transformer(lt.Size(8, 2, 1), tokens, length).eval()
             known = torch.zeros(rows, length, dtype=torch.bool)
             samples = lt.generate(net, method, known.long(), known)
@@ -109,18 +143,18 @@ def main(folder):
     follow_links(folder)
     write_twice(folder / "both")
     interrupt_twice(folder / "run")
-    expect(2, ("export", MODEL, "/proc/model"))
+    terminate_two(folder / "two")
+    expect_here(2, "export", MODEL, "/proc/model")
     for arguments in (("--version",), ("sample", "--help"), SAMPLE):
         expect(2, arguments, ">/dev/full")
-    for redirection in CLOSED.values():
-        expect(0, SAMPLE, redirection)
-    expect(0, SAMPLE, OMP_NUM_THREADS="0")
+    expect(0, SAMPLE, ">&-")
+    expect(0, SAMPLE, "<&- 2>&-", OMP_NUM_THREADS="0")
     os.umask(0o077)
     model = folder / ODD / "model"
-    expect(0, ("export", MODEL, model))
+    expect_here(0, "export", MODEL, model)
     assert (model.stat().st_mode & 0o077) == 0
-    expect(0, ("sample", model, "--num-samples", "1"))
-    expect(0, ("page", model, "--out", folder / ODD / "page.html"))
+    expect_here(0, "sample", model, "--num-samples", "1")
+    expect_here(0, "page", model, "--out", folder / ODD / "page.html")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,8 @@ def run_sample(command: Sample) -> int:
     problems = problems_of(command, net, task)
 
     # Draw and print the samples.
+    if command.compile and isinstance(task, Text):
+        take_a_step(net, decoding, problems, command.seed)
     begin = time.perf_counter()
     samples, orders, processed = draw(net, decoding, command, task, problems)
     seconds = time.perf_counter() - begin
@@ -83,12 +85,21 @@ def run_sample(command: Sample) -> int:
     if isinstance(task, Text):
         count = int(problems.lengths.sum() - problems.known.sum())
         speed = f"{count:,} tokens in {seconds:.1f} s, {speed_in_words(count / seconds)} tokens/s"
-        compiled = ", with the time to compile" if command.compile else ""
-        print(f"{speed}{compiled}, {processed:,} tokens processed")
+        print(f"{speed}, {processed:,} tokens processed")
     if is_off:
         num_latents = shown_latents(net.method, decoding)
         print(latents_in_words(num_latents, shown_candidates(net.method, decoding), True))
     return 0
+
+
+def take_a_step(net: Transformer, decoding: Decoding, problems: Examples, seed: int) -> None:
+    """Take one step of this rank's samples, which compiles the network before the clock starts."""
+    from latent_tokens.evaluation.problems import Batch, device_of
+    from latent_tokens.network.fast import generate
+
+    batch = Batch.of(problems.take(processes.shard_indices(len(problems.tokens))), device_of(net))
+    inputs = (net, net.method, batch.tokens, batch.known, decoding, seed)
+    generate(*inputs, lengths=batch.lengths, stop=lambda rows, tokens: True)
 
 
 def problems_of(command: Sample, net: Transformer, task: Solvable | Text) -> Examples:
@@ -151,10 +162,12 @@ def print_samples(
     is_off: bool,
 ) -> None:
     """Print each sample with the verdict of the verifier, as text or as a JSON line. Text has no verdict."""
+    from latent_tokens.evaluation.problems import samples_in_words
     from latent_tokens.tasks import Text
     from latent_tokens.tasks.base import scores_of
 
     scores = None if isinstance(task, Text) else scores_of(task, samples, problems)[task.metric]
+    texts = samples_in_words(task, samples, problems)
     for number, (sample, length) in enumerate(zip(samples, problems.lengths.tolist(), strict=True)):
         entries = {"tokens": sample[:length].tolist(), "order": orders[number, :length].tolist()}
         verdict = ""
@@ -166,7 +179,4 @@ def print_samples(
         if command.json:
             print(json.dumps(entries | ({"off_distribution": True} if is_off else {})))
         else:
-            tokens = sample[:length]
-            known = problems.known[number, :length]
-            text = task.document(tokens, known) if isinstance(task, Text) else task.decode(tokens)
-            print(printable(text, also="\n\t"), f"{verdict}\n", sep="\n")
+            print(printable(texts[number], also="\n\t"), f"{verdict}\n", sep="\n")

@@ -106,7 +106,8 @@ def score_tokens(
 
 def fits_one_pass(method: Method, latents: Count, length: int) -> bool:
     """Return whether one pass has all steps: with a shifted readout, or for n = 0 under the causal rule."""
-    return method.readout == "shifted" or (latents == 0 and agree(method.attention, causal, length))
+    is_causal = latents == 0 and agree(method.attention, causal, length)
+    return length > 0 and (method.readout == "shifted" or is_causal)
 
 
 def scoring_steps(

@@ -289,7 +289,7 @@ def check_blocks(
     order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], lengths: Int[Tensor, " B"], block: int
 ) -> None:
     """Raise ValueError if the masked entries of an order are not by block, from left to right."""
-    index = torch.arange(order.shape[1] - 1, device=order.device)
+    index = torch.arange(order.shape[1], device=order.device)[:-1]
     is_pair = (index >= num_clean[:, None]) & (index + 1 < lengths[:, None])
     blocks = order // block
     if (is_pair & (blocks[:, 1:] < blocks[:, :-1])).any():

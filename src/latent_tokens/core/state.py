@@ -135,6 +135,8 @@ def first_state(
     """
     if tokens.dim() != 2:
         raise ValueError(f"tokens {tuple(tokens.shape)}: must be (B, L). Use tokens[None] for one.")
+    if tokens.is_floating_point():
+        raise ValueError(f"tokens of {tokens.dtype}: must be whole numbers. Use tokens.long().")
     tokens = tokens.long()
     batch, length = tokens.shape
     everyone = torch.arange(batch, device=tokens.device)

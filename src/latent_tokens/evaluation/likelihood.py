@@ -160,6 +160,8 @@ def sequences_of(
     Raises:
         ValueError: there are none, or MASK is a token of theirs, which is never predicted.
     """
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"text of {type(text).__name__}: must be a str. Score several one by one.")
     if text is not None and data is None:
         examples = task.sequences(text)
     elif text is None and data is not None:

@@ -33,6 +33,7 @@ from latent_tokens.tasks import (
     Sudoku,
     SudokuPuzzle,
     Task,
+    Text,
     errors_of,
     signature,
 )
@@ -111,6 +112,14 @@ def decode_batch(
     generated = generate(*inputs, rows=batch.rows, lengths=batch.lengths, on_step=on_step)
     samples = as_numpy(generated.tokens)
     return DecodedBatch(generated, samples, time.perf_counter() - begin)
+
+
+def samples_in_words(task: Language, samples: Tokens, problems: Examples) -> list[str]:
+    """Return samples as their task writes them, a text up to its first decoded end of document."""
+    rows = zip(samples, problems.known, problems.lengths.tolist(), strict=True)
+    if isinstance(task, Text):
+        return [task.document(sample[:length], known[:length]) for sample, known, length in rows]
+    return [task.decode(sample[:length]) for sample, _, length in rows]
 
 
 def device_of(net: Transformer) -> torch.device:

@@ -98,7 +98,14 @@ def generate(
     method = checked_method(inner, method)
     tokens = check_tensor("tokens", tokens)
     known = check_tensor("known", known)
-    decoding = changed(Decoding() if decoding is None else decoding, settings)
+    decoding = Decoding() if decoding is None else decoding
+    if not isinstance(decoding, Decoding):
+        refuse(
+            f"decoding={type(decoding).__name__}",
+            "must be a Decoding",
+            "keywords, or Decoding(...)",
+        )
+    decoding = changed(decoding, settings)
     length = tokens.shape[-1]
     check_length(inner, length)
     state = first_state(inner, method, tokens, known, decoding, seed, rows, lengths)

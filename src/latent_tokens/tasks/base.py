@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import did_you_mean
 from latent_tokens.plugins import fault_of
-from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array, one_sequence
 from latent_tokens.tasks.rng import mixed
 
 Keys = NDArray[np.uint64]
@@ -317,7 +317,7 @@ class TaskBase(ABC):
 
     def decode(self, tokens: TokensLike) -> str:
         """Return one sequence (L,) as text. A token that is not in the vocabulary is a blank."""
-        ids = as_array(tokens).tolist()
+        ids = one_sequence(tokens).tolist()
         return self.separator.join(
             self.vocab[token] if token < len(self.vocab) else self.blank for token in ids
         )

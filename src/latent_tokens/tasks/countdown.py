@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.tasks.base import BOS, EOS, PAD, SEP, Keys, Scores, hash_rows, split_by_key
-from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, one_sequence
 from latent_tokens.tasks.rng import below, start_stream
 
 CHARACTERS = ",=+-*/0123456789"  # ids from 4 on
@@ -317,7 +317,7 @@ class Countdown:
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the problem in words and one equation per line."""
-        problem, answer = texts(as_array(tokens))
+        problem, answer = texts(one_sequence(tokens))
         *given, target = problem.split(",")
         lines = [f"make {target} of {', '.join(given)}"]
         for equation in filter(None, answer.split(",")):
@@ -330,7 +330,7 @@ class Countdown:
         Every equation is true, each given or computed number is used at most once, all given
         numbers are used, the last result is the target, and [EOS] follows it.
         """
-        row = as_array(tokens)
+        row = one_sequence(tokens)
         problem, answer = texts(row)
         *given, target = numbers_of(problem)
         wrong: list[str] = []

@@ -176,14 +176,21 @@ def as_array(tokens: TokensLike) -> Tokens:
     array = np.asarray(tokens.cpu() if hasattr(tokens, "cpu") else tokens)
     if array.dtype in (np.uint8, np.uint16, np.uint32):
         return cast(Tokens, array)
-    largest = array.max(initial=0)
-    if array.size and (
-        array.dtype.kind not in "iu" or array.min() < 0 or largest > np.iinfo(np.uint32).max
-    ):
+    is_whole = array.dtype.kind in "iu"
+    largest = array.max(initial=0) if is_whole else 0
+    if array.size and (not is_whole or array.min() < 0 or largest > np.iinfo(np.uint32).max):
         raise ValueError(
             f"tokens of type {array.dtype}: must be whole numbers from 0, below 2^32. Correct them."
         )
     return cast(Tokens, array.astype(smallest_type(int(largest))))
+
+
+def one_sequence(tokens: TokensLike) -> Tokens:
+    """Return the tokens of one sequence (L,), as `as_array`. Raise ValueError for several."""
+    array = as_array(tokens)
+    if array.ndim != 1:
+        raise ValueError(f"tokens {array.shape}: must be one sequence (L,). Pass a row.")
+    return array
 
 
 def joined(parts: Sequence[Examples]) -> Examples:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice
 from latent_tokens.tasks.base import Keys, Scores, hash_rows, split_by_key
-from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, Known, Tokens, TokensLike, as_array, one_sequence
 from latent_tokens.tasks.sudoku.grid import (
     SYMBOLS,
     Cells,
@@ -164,7 +164,7 @@ class Sudoku:
 
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of one board that lack a digit, by name. A valid board has none."""
-        tokens = as_array(tokens)
+        tokens = one_sequence(tokens)
         is_framed = self.well_framed(tokens[None])[0]
         frame = [] if is_framed else ["the cells are not between [BOS] and [EOS]"]
         return frame + self.grid.incomplete(self.boards(tokens[None])[0])
@@ -199,7 +199,7 @@ class Sudoku:
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the board as a framed grid. A cell without a digit is a dot."""
-        tokens = as_array(tokens)
+        tokens = one_sequence(tokens)
         return self.grid.draw(self.boards(tokens[None])[0])
 
 

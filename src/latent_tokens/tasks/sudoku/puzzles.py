@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice, is_whole
 from latent_tokens.tasks.base import PAD, Keys, Scores, hash_rows, split_by_key
-from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, one_sequence
 from latent_tokens.tasks.rng import shuffled, start_stream
 from latent_tokens.tasks.sudoku.boards import NODES_PER_CELL, Sudoku
 from latent_tokens.tasks.sudoku.deduction import deduce, sees
@@ -208,14 +208,14 @@ class SudokuPuzzle:
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the puzzle and its answer side by side, as framed grids."""
-        tokens = as_array(tokens)
+        tokens = one_sequence(tokens)
         puzzle = self.grid.draw(self.givens(tokens[None])[0]).splitlines()
         answer = self.grid.draw(self.answers(tokens[None])[0]).splitlines()
         return "\n".join(f"{left}     {right}" for left, right in zip(puzzle, answer, strict=True))
 
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the units of the answer that lack a digit, the changed givens, and a missing end."""
-        tokens = as_array(tokens)
+        tokens = one_sequence(tokens)
         givens, filled = self.givens(tokens[None])[0], self.answers(tokens[None])[0]
         changed = np.flatnonzero((givens >= 0) & (filled != givens)).tolist()
         errors = self.grid.incomplete(filled)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from latent_tokens.checks import check_int
 from latent_tokens.sizes import LONGEST
 from latent_tokens.storage import short_hash
-from latent_tokens.tasks.examples import Examples, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, TokensLike, as_array, one_sequence
 from latent_tokens.tasks.text.tokenizer import (
     CHAT_TEMPLATE,
     TOKENIZER_FILE,
@@ -152,7 +152,7 @@ class Text:
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the text of one sequence, with ends of document as the tokenizer names them."""
-        return self.coder.decode(as_array(tokens).tolist())
+        return self.coder.decode(one_sequence(tokens).tolist())
 
     def document(self, tokens: TokensLike, known: ArrayLike) -> str:
         """Return the text of one sample from its first token to its first decoded end, without either end.

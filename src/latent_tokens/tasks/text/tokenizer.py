@@ -80,8 +80,22 @@ class Learned:
         try:
             encodings = self.inner.encode_batch(texts, add_special_tokens=False)
         except Exception as error:  # the library raises no other type
+            if "[UNK]" in str(error):  # the vocabulary has words only, and no token for others
+                shown = next(text for text in texts if not self._has_words(text))
+                problem = f"has a word that is not one of the {self.vocab_size:,} of {self.name}"
+                raise ValueError(
+                    f"text {shown[:60]!r}: {problem}. Use other words, or another tokenizer."
+                ) from None
             raise ValueError(f"{self.name}: {first_line(error)}. Use another tokenizer.") from None
         return [np.array(encoding.ids, type_of_ids(self.vocab_size)) for encoding in encodings]
+
+    def _has_words(self, text: str) -> bool:
+        """Return whether the tokenizer encodes a text."""
+        try:
+            self.inner.encode(text)
+        except Exception:  # the library raises no other type
+            return False
+        return True
 
     def decode(self, ids: Sequence[int]) -> str:
         # The tokens between two unknown ones are decoded together: one may be a part of a

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latent_tokens.tasks.base import BOS, PAD, SEP, Keys, Scores
-from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, smallest_type
+from latent_tokens.tasks.examples import (
+    Examples,
+    Tokens,
+    TokensLike,
+    as_array,
+    one_sequence,
+    smallest_type,
+)
 from latent_tokens.tasks.zebra.clues import ATTRIBUTE, CLUE_END, DIGIT, LHS, POSITION, RHS
 from latent_tokens.tasks.zebra.puzzles import ARITY, IDS, Zebra, answered_table, value_name
 
@@ -229,11 +236,11 @@ class CompactZebra:
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the clues in words and the table, as `Zebra.decode`."""
-        return self.zebra.decode(self.expand(as_array(tokens)[None])[0])
+        return self.zebra.decode(self.expand(one_sequence(tokens)[None])[0])
 
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the rows of the table that lack a value, and the clues that are not true."""
-        return self.zebra.verify(self.expand(as_array(tokens)[None])[0])
+        return self.zebra.verify(self.expand(one_sequence(tokens)[None])[0])
 
     def score(self, tokens: TokensLike, truth: Examples | None = None) -> Scores:
         """Score samples, as `Zebra.score`: by tables, with the value of each house."""

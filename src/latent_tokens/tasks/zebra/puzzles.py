@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.checks import check_choice
 from latent_tokens.tasks.base import BOS, EOS, PAD, SEP, Keys, Scores, split_by_key
-from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array
+from latent_tokens.tasks.examples import Examples, Tokens, TokensLike, as_array, one_sequence
 from latent_tokens.tasks.zebra import clues as rules
 from latent_tokens.tasks.zebra.clues import DIGIT, draw_puzzles
 
@@ -284,7 +284,7 @@ class Zebra:
 
     def decode(self, tokens: TokensLike) -> str:
         """Return the clues in words, attributes as letters, values and houses from 1, and the table."""
-        tokens = as_array(tokens)
+        tokens = one_sequence(tokens)
         puzzle, houses, attributes = read_prompt(tokens)
         table = answered_table(tokens, houses, attributes)
         lines = [
@@ -305,7 +305,7 @@ class Zebra:
 
     def verify(self, tokens: TokensLike) -> list[str]:
         """Return the rows of the table that lack a value, the clues that are not true, and a missing end."""
-        tokens = as_array(tokens)
+        tokens = one_sequence(tokens)
         puzzle, houses, attributes = read_prompt(tokens)
         table = answered_table(tokens, houses, attributes)
         lacking = [

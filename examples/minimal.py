@@ -131,7 +131,7 @@ def generate(net, rule, num_boards, n, k, seed=0):
     def uniform(count):
         return torch.from_numpy(np.stack([generator.random(count) for generator in generators]))
 
-    # Algorithm 4, lines 2-3: all is masked, and the tentative order is random (`start`, core/state.py).
+    # Algorithm 4, lines 2-3: all is masked, the tentative order is random (`first_state`, core/state.py).
     x = torch.full((num_boards, L), MASK)
     order = uniform(L).argsort(dim=1)
     processed = 0

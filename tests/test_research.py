@@ -5,16 +5,29 @@ import importlib.util
 import json
 import re
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from helpers.documentation import ROOT
 from helpers.oracle import Oracle, small_joint
 from helpers.runs import description, tiny_run
 from helpers.tiny_models import tiny_model
-from latent_tokens import METHODS, TASKS, DataConfig, Decoding, PolicyInput, fit, make_data
+from latent_tokens import (
+    METHODS,
+    TASKS,
+    DataConfig,
+    Decoding,
+    PolicyInput,
+    Transformer,
+    check_network,
+    fit,
+    make_data,
+)
 from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.intervals import wilson
 
@@ -42,6 +55,8 @@ nats = script_of("nats")
 confidence = script_of("confidence")
 script_of("order")
 contradictions = sys.modules["contradictions"]
+script_of("alternatives")
+networks = sys.modules["networks"]
 tables = sys.modules["tables"]
 curves = importlib.import_module("curves")  # the scripts have put its folder on the path
 
@@ -70,6 +85,52 @@ def test_loss_of_a_board_is_that_worked_out_by_hand(first, digits, expected):
     peers = contradictions.peers_of(TASK)
     step, after = contradictions.first_loss(board, order, peers)
     assert (step, *contradictions.kind_and_reach(after, order, step, TASK, peers)) == expected
+
+
+OTHERS = [  # a network that spends operations otherwise, and its loops and registers
+    (networks.Looped, {"loops": 4}),
+    (partial(networks.Registers, 4), {"registers": 4}),
+    (networks.Quiet, {}),
+]
+
+
+@pytest.mark.parametrize(("network", "settings"), OTHERS)
+@pytest.mark.parametrize("slots", [5, 16])
+def test_operations_are_those_that_torch_counts(network, settings, slots):
+    net = network("pico", 4, 16, positions="learned").eval()
+    inputs = (torch.tensor([1] * 3 + [4] * (slots - 3))[None], torch.arange(slots)[None])
+    mask = torch.ones(1, slots, slots, dtype=torch.bool)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        net(*inputs, mask)
+    assert networks.flops(net, slots, **settings) == counter.get_total_flops()
+
+
+def test_other_networks_differ_from_a_transformer_as_they_say():
+    shape = ("pico", TASK.vocab_size, TASK.length, "learned")
+    plain = Transformer(*shape).eval()
+    ids, positions = torch.tensor([[1, 2] + [plain.mask_id] * 6]), torch.arange(8)[None]
+    masked = torch.arange(8) >= 2
+    mask = (~masked | torch.eye(8, dtype=torch.bool))[None]  # the rule of sidm
+    looped, registers, quiet = networks.Looped(*shape), networks.Registers(3, *shape), networks.Quiet(*shape)
+    for net in (looped, registers, quiet):
+        net.load_state_dict(plain.state_dict(), strict=False)
+        check_network(net.eval(), METHODS["sidm"], TASK.length, TASK.vocab_size)
+    expected = plain(ids, positions, mask)
+
+    # One loop is a plain pass, and four are not. Registers act on masked tokens only.
+    looped.loops = 1
+    torch.testing.assert_close(looped(ids, positions, mask), expected)
+    looped.loops = 4
+    assert not torch.allclose(looped(ids, positions, mask), expected, atol=1e-2)
+    changed = (registers(ids, positions, mask) - expected).abs().amax(-1)[0] > 1e-4
+    assert changed.tolist() == masked.tolist()
+
+    # The first four masked tokens and no others learn nothing, unless one is the last.
+    logits = quiet(ids, positions, mask)
+    torch.testing.assert_close(logits, expected)
+    learns = [bool(torch.autograd.grad(logits[0, i].sum(), quiet.head.weight, retain_graph=True)[0].any())
+              for i in range(8)]  # fmt: skip
+    assert learns == [True, True, False, False, False, False, True, True]
 
 
 def test_figures_are_drawn_from_the_stored_rows(tmp_path, monkeypatch):

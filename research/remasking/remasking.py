@@ -77,9 +77,9 @@ def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
         print(row, flush=True)
 
 
-def empty(length: int) -> Start:
+def empty(length: int, number: int = SAMPLES) -> Start:
     """Return boards without givens."""
-    known = torch.zeros(SAMPLES, length, dtype=torch.bool)
+    known = torch.zeros(number, length, dtype=torch.bool)
     return known.long(), known
 
 
@@ -97,7 +97,7 @@ def draw(
     model: lt.Model, start: Start, decoding: lt.Decoding, seed: int
 ) -> tuple[lt.Generated, torch.Tensor]:
     """Return samples, and the nats of each: those of its tokens when they were decoded."""
-    nats = torch.zeros(SAMPLES, dtype=torch.float64)
+    nats = torch.zeros(len(start[0]), dtype=torch.float64)
 
     def add(step: lt.Step) -> None:
         slot = (step.layout.positions == step.chosen[:, :1]).int().argmax(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -86,7 +86,7 @@ class Samples:
     # Whether n leaves out masked tokens that each input had in training
     off_distribution: bool = False
 
-    @property
+    @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The samples, one dict each."""
         valid = [None] * len(self.text) if self.valid is None else self.valid.tolist()

@@ -16,13 +16,9 @@ from .core.cost import (
     relative_cost as relative_cost,
     tokens_processed as tokens_processed,
 )
-from .core.decoding import (
-    Decoding as Decoding,
-    Generated as Generated,
-    Step as Step,
-    growing as growing,
-)
+from .core.decoding import Decoding as Decoding, growing as growing
 from .core.denoiser import Denoiser as Denoiser
+from .core.generated import Generated as Generated, Step as Step
 from .core.layout import Layout as Layout, next_layout as next_layout
 from .core.method import METHODS as METHODS, Method as Method
 from .core.objective import loss as loss

@@ -17,8 +17,9 @@ from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_fits, check_learned, learned_task
 from latent_tokens.checks import check_int, check_setting
 from latent_tokens.configs import EvalConfig, SamplingConfig
-from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
+from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.denoiser import as_denoiser, unwrap
+from latent_tokens.core.generated import Step
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.devices import fastest_device
 from latent_tokens.evaluation.evaluate import evaluate

@@ -16,7 +16,8 @@ from latent_tokens.configs import DecodeConfig, SamplingConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from latent_tokens.core.decoding import Decoding, Step
+    from latent_tokens.core.decoding import Decoding
+    from latent_tokens.core.generated import Step
     from latent_tokens.network.transformer import Transformer
     from latent_tokens.tasks import Examples, Solvable, Text
     from latent_tokens.tasks.examples import Tokens

@@ -22,9 +22,10 @@ from latent_tokens.core.confidence import (
     last_slots,
     most_confident,
 )
-from latent_tokens.core.decoding import Decoding, Generated, Step, follows_order, order_of
+from latent_tokens.core.decoding import Decoding, follows_order, order_of
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.distribution import Nucleus, nucleus, sample_tokens
+from latent_tokens.core.generated import Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle

@@ -17,7 +17,8 @@ from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.checks import check_int
 from latent_tokens.configs import EvalConfig, SamplingConfig, Split
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import POLICIES, Decoding, Generated, Step
+from latent_tokens.core.decoding import POLICIES, Decoding
+from latent_tokens.core.generated import Generated, Step
 from latent_tokens.core.method import Method
 from latent_tokens.core.policies import LatentPolicy, influence, relevant
 from latent_tokens.data.loading import as_numpy, as_tensors, load_data

@@ -27,8 +27,9 @@ from transformers.utils.generic import ModelOutput
 from latent_tokens.checkpoints.files import check_fingerprint, check_real, find, read_tensor_file
 from latent_tokens.checks import changed, refuse
 from latent_tokens.configs import SamplingConfig
-from latent_tokens.core.decoding import Decoding, Step, is_off_distribution
+from latent_tokens.core.decoding import Decoding, is_off_distribution
 from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.generated import Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.hf.collator import IGNORED_LABEL, weighted_cross_entropy

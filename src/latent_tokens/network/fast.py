@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from latent_tokens.checks import changed, refuse
 from latent_tokens.core.attention import BlockCausal, agree, bidirectional, dense_mask, is_cacheable
-from latent_tokens.core.decoding import Decoding, Generated, Step, candidates_of
+from latent_tokens.core.decoding import Decoding, candidates_of
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, supports_slots, unwrap
+from latent_tokens.core.generated import Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.order import block_of

@@ -10,7 +10,8 @@ from typing import NotRequired, TypedDict
 from latent_tokens.checkpoints.learned import check_fits
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.cost import most_tokens
-from latent_tokens.core.decoding import Decoding, Step, check_decoding, is_off_distribution
+from latent_tokens.core.decoding import Decoding, check_decoding, is_off_distribution
+from latent_tokens.core.generated import Step
 from latent_tokens.core.method import name_of
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.evaluation.problems import Batch, check_solvable, decode_batch, device_of

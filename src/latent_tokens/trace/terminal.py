@@ -12,7 +12,7 @@ from rich.text import Text as Styled
 from torch import Tensor
 
 from latent_tokens.checks import printable
-from latent_tokens.core.decoding import Step
+from latent_tokens.core.generated import Step
 from latent_tokens.tasks import Text
 
 TERMINAL_STYLES = {

@@ -32,7 +32,7 @@ import worth  # noqa: E402
 from tables import Cell, Line, rows_of  # noqa: E402
 
 from latent_tokens.evaluation.intervals import wilson  # noqa: E402
-from latent_tokens.evaluation.report import ORDER_NAMES, save_sheet  # noqa: E402
+from latent_tokens.evaluation.report import ORDER_NAMES, legend_of, save_sheet, style  # noqa: E402
 from latent_tokens.evaluation.rows import read_results  # noqa: E402
 from latent_tokens.palette import METHOD_COLORS  # noqa: E402
 from latent_tokens.paper.run import nats_above  # noqa: E402
@@ -75,7 +75,7 @@ def draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float] = (0, 100))
     xs = list(dict.fromkeys(x for points in panel.curves.values() for x in points))
     xs.sort(key=lambda x: x == panel.apart)
     is_numeric = all(isinstance(x, float) for x in xs)
-    for number, ((name, color, style), points) in enumerate(panel.curves.items()):
+    for number, ((name, color, form), points) in enumerate(panel.curves.items()):
         shift = 0 if is_numeric else 0.05 * (number - (len(panel.curves) - 1) / 2)
         look: dict[str, Any] = {"color": color, "marker": "o", "markersize": 4, "capsize": 2}
         for is_apart in (False, True):
@@ -88,13 +88,10 @@ def draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float] = (0, 100))
                     [high - mean for mean, _, high in part.values()],
                 ]
                 text = None if is_apart else name
-                axes.errorbar(at, means, halves, linestyle="none" if is_apart else style, label=text, **look)
+                axes.errorbar(at, means, halves, linestyle="none" if is_apart else form, label=text, **look)
     if not is_numeric:
         axes.set_xticks(range(len(xs)), ["growing\n(clean + 1)" if x == "growing" else str(x) for x in xs])
-    axes.set(xlabel=panel.x_label, ylim=limits)
-    axes.set_title(panel.title, fontsize=10)
-    axes.grid(axis="y", alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(ylim=limits)
 
 
 def draw(
@@ -110,11 +107,8 @@ def draw(
     every = sheet.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel in zip(every, panels, strict=True):
         draw_panel(axes, panel, limits)
-    every[0].set_ylabel(metric)
-    entries = [axes.get_legend_handles_labels() for axes in every]
-    handles = {text: handle for pair in entries for handle, text in zip(*pair, strict=True)}
-    bare: dict[str, Any] = {"frameon": False, "handlelength": 3}
-    sheet.legend(handles.values(), handles, loc="outside lower center", ncols=4, fontsize=8, **bare)
+        style(axes, panel.x_label, metric if axes is every[0] else "", panel.title)
+    legend_of(sheet, columns=4)
     save_sheet(sheet, title, caption, stem, dark=True)
 
 
@@ -174,17 +168,12 @@ def draw_confidence() -> None:
     for side in (6, 9):
         curves: dict[tuple[str, str, str], dict[Any, Point]] = {}
         for setting, row in rows.items():
-            is_without = (setting.latents, setting.candidates) == (
-                0,
-                8,
-            )  # with all candidates it is the only one
+            # With all candidates, n = 0 is the only one.
+            is_without = (setting.latents, setting.candidates) == (0, 8)
             if setting.run.startswith(f"sudoku-{side}-") and not is_without:
                 method = setting.run.rpartition("-")[2]
-                name = (
-                    f"{method}, {ORDER_NAMES[setting.order]}",
-                    METHOD_COLORS[method],
-                    styles[setting.order],
-                )
+                order = ORDER_NAMES[setting.order]
+                name = (f"{method}, {order}", METHOD_COLORS[method], styles[setting.order])
                 value = (row[row["metric"]], *row["ci95"])
                 curves.setdefault(name, {})[setting.candidates] = value
         panels.append(Panel(f"{side}x{side} boards", "candidates k", curves, "growing"))

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 import latent_tokens as lt
 from latent_tokens.evaluation.evaluate import checked_decodings
@@ -21,6 +23,9 @@ from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
 from latent_tokens.evaluation.rows import Row, read_results
 from latent_tokens.paper.experiments import PUZZLE_TASKS
 from latent_tokens.paper.tables import ENOUGH, interval_over_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 RESEARCH = Path(__file__).parent
 OF_PAPER = RESEARCH.parent / "results" / "cpu" / "rows.jsonl"
@@ -148,6 +153,15 @@ def lines_in(path: Path) -> dict[Cell, Line]:
     for row in read_results(path):
         by_cell.setdefault(Cell(**row["cell"]), {})[row["train_seed"]] = row
     return {cell: Line(cell, tuple(of[seed] for seed in sorted(of))) for cell, of in by_cell.items()}
+
+
+def error_bars(axes: Axes, at: Sequence[float], lines: Sequence[Line], **look: Any) -> None:
+    """Draw lines with their 95% intervals, in one curve over `at`."""
+    means = np.array([line.mean for line in lines])
+    bounds = np.array([line.interval or (line.mean, line.mean) for line in lines]).T
+    axes.errorbar(
+        at, means, np.abs(bounds - means), **{"markersize": 5, "capsize": 2, "linewidth": 1.6, **look}
+    )
 
 
 def mean_and_bounds(line: Line | None) -> str:

@@ -26,9 +26,9 @@ sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "order"), str(HERE.p
 import order as by_order  # noqa: E402
 import remasking  # noqa: E402
 from networks import QUIET, Looped, Quiet, Registers, flops  # noqa: E402
-from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds  # noqa: E402
+from tables import RULE, Cell, Claim, Line, claims_table, error_bars, lines_in, mean_and_bounds  # noqa: E402
 
-from latent_tokens.evaluation.report import as_markdown, save_sheet  # noqa: E402
+from latent_tokens.evaluation.report import as_markdown, legend_of, save_sheet, style  # noqa: E402
 from latent_tokens.evaluation.rows import append_result, read_results  # noqa: E402
 from latent_tokens.palette import METHOD_COLORS  # noqa: E402
 from latent_tokens.paper.run import ready, ready_model  # noqa: E402
@@ -89,8 +89,9 @@ def plain() -> lt.Transformer:
     return lt.Transformer("nano", task.vocab_size, task.length)
 
 
-LOOPED = {method: Network("looped", method) for method in ("sidm", "scdm")}
-WITH_REGISTERS = Network("registers", "sidm", QUIET)  # as many as the latent tokens without a loss
+LOOPED = {method: Network("looped", method) for method in ("sidm", "scdm", "mdm")}
+REGISTERS = (QUIET, 4 * QUIET)  # as many as the latent tokens without a loss, and more
+WITH_REGISTERS = {number: Network("registers", "sidm", number) for number in REGISTERS}
 WITHOUT_LOSS = Network("quiet", "quiet")
 NUMBERS_OF_LOOPS = {FIXED: (1, 2, 4, 8), ADAPTIVE: (2,)}
 TRIES = (1, 2, 4)
@@ -103,9 +104,9 @@ def looped(method: str, order: str, latents: Any, number: int) -> Cell:
     return Cell(method, order, latents, f"{number} loops")
 
 
-def with_registers(order: str) -> Cell:
+def with_registers(order: str, number: int = QUIET) -> Cell:
     """Return the setting of sidm with registers."""
-    return Cell("sidm", order, None, f"{WITH_REGISTERS.registers} registers")
+    return Cell("sidm", order, None, f"{number} registers")
 
 
 def without_loss(order: str) -> Cell:
@@ -121,8 +122,9 @@ def best_of(method: str, latents: Any, tries: int) -> Cell:
 def measured() -> Iterator[tuple[Cell, Network]]:
     """Yield each setting with another network."""
     for order, numbers in NUMBERS_OF_LOOPS.items():
-        yield from ((looped("sidm", order, None, number), LOOPED["sidm"]) for number in numbers)
-        yield with_registers(order), WITH_REGISTERS
+        for method in ("sidm", "mdm"):
+            yield from ((looped(method, order, None, number), LOOPED[method]) for number in numbers)
+        yield from ((with_registers(order, number), net) for number, net in WITH_REGISTERS.items())
         yield without_loss(order), WITHOUT_LOSS
     yield from ((looped("scdm", FIXED, n, Looped.most_loops), LOOPED["scdm"]) for n in (0, 4))
 
@@ -206,7 +208,8 @@ def curves(order: str) -> dict[str, list[Cell]]:
         "all latent tokens: mdm": [Cell("mdm", order)],
         "R loops: sidm": [looped("sidm", order, None, number) for number in NUMBERS_OF_LOOPS[order]],
         "one sample: sidm": [Cell("sidm", order)],
-        "4 registers: sidm": [with_registers(order)],
+        "R loops: mdm": [looped("mdm", order, None, number) for number in NUMBERS_OF_LOOPS[order]],
+        "4 and 16 registers: sidm": [with_registers(order, number) for number in REGISTERS],
         "4 latent tokens without a loss": [without_loss(order)],
     }
     if order == FIXED:
@@ -242,11 +245,17 @@ def claims() -> Iterator[Claim]:
     sidm, mdm = Cell("sidm", FIXED), Cell("mdm", FIXED)
     none, four = Cell("scdm", FIXED, 0), Cell("scdm", FIXED, 4)
     loops = {number: looped("sidm", FIXED, None, number) for number in NUMBERS_OF_LOOPS[FIXED]}
+    loops_of_mdm = looped("mdm", FIXED, None, 1)
     for number in (2, 4, 8):
         yield Claim(f"sidm: {number} loops > 1 loop", loops[number], loops[1])
         yield Claim(f"scdm n=4 > sidm, {number} loops", four, loops[number])
-    yield Claim("sidm: 4 registers > none", with_registers(FIXED), sidm)
-    yield Claim("scdm n=4 > sidm, 4 registers", four, with_registers(FIXED))
+        yield Claim(f"mdm: {number} loops > 1 loop", looped("mdm", FIXED, None, number), loops_of_mdm)
+    yield Claim("mdm, 4 loops > mdm", looped("mdm", FIXED, None, 4), mdm)
+    yield Claim("mdm, 4 loops > sidm, 4 loops", looped("mdm", FIXED, None, 4), loops[4])
+    for number in REGISTERS:
+        yield Claim(f"sidm: {number} registers > none", with_registers(FIXED, number), sidm)
+        yield Claim(f"scdm n=4 > sidm, {number} registers", four, with_registers(FIXED, number))
+    yield Claim("sidm: 16 registers > 4", with_registers(FIXED, 16), with_registers(FIXED))
     yield Claim("4 latent tokens without a loss > sidm", without_loss(FIXED), sidm)
     yield Claim("scdm n=4 > 4 latent tokens without a loss", four, without_loss(FIXED))
     of_loops = {n: looped("scdm", FIXED, n, 4) for n in (0, 4)}
@@ -264,7 +273,9 @@ def claims() -> Iterator[Claim]:
     two = looped("sidm", order, None, 2)
     yield Claim(f"{order}: sidm, 2 loops > sidm", two, sidm)
     yield Claim(f"{order}: scdm n=all > sidm, 2 loops", every, two)
-    yield Claim(f"{order}: sidm, 4 registers > sidm", with_registers(order), sidm)
+    yield Claim(f"{order}: mdm, 2 loops > mdm", looped("mdm", order, None, 2), Cell("mdm", order))
+    for number in REGISTERS:
+        yield Claim(f"{order}: sidm, {number} registers > sidm", with_registers(order, number), sidm)
     yield Claim(f"{order}: 4 latent tokens without a loss > sidm", without_loss(order), sidm)
     for method in remasking.METHODS:
         rivals = (Cell(method, order, "all", name) for name in (REMASKED, "best of 2"))
@@ -276,7 +287,8 @@ STYLES = {
     "all latent tokens: mdm": (METHOD_COLORS["mdm"], "D"),
     "R loops: sidm": (METHOD_COLORS["sidm"], "s-"),
     "one sample: sidm": (METHOD_COLORS["sidm"], "o"),
-    "4 registers: sidm": (METHOD_COLORS["sidm"], "^"),
+    "R loops: mdm": (METHOD_COLORS["mdm"], "s-"),
+    "4 and 16 registers: sidm": (METHOD_COLORS["sidm"], "^-"),
     "4 latent tokens without a loss": (METHOD_COLORS["esolm"], "v"),
     "n latent tokens: scdm, 4 loops": (METHOD_COLORS["scdm"], "s--"),
     "best of N: scdm, n = 4": (METHOD_COLORS["scdm"], "x-."),
@@ -297,30 +309,18 @@ def draw(lines: dict[Cell, Line]) -> None:
     panels = sheet.subplots(1, 2, sharey=True)
     for axes, order in zip(panels, CANDIDATES, strict=True):
         unit = flops_of(Cell("sidm", order))
-        for name, (color, style) in STYLES.items():
+        for name, (color, form) in STYLES.items():
             cells = [cell for cell in curves(order).get(name, ()) if cell in lines]
             if not cells:
                 continue
-            means = [lines[cell].mean for cell in cells]
-            bounds = [lines[cell].interval or (mean, mean) for cell, mean in zip(cells, means, strict=True)]
-            halves = [
-                [mean - low for mean, (low, _) in zip(means, bounds, strict=True)],
-                [high - mean for mean, (_, high) in zip(means, bounds, strict=True)],
-            ]
             at = [flops_of(cell) / unit for cell in cells]
-            look: dict[str, Any] = {"markersize": 5, "capsize": 2, "linewidth": 1.5, "label": name}
-            axes.errorbar(at, means, halves, fmt=style, color=color, **look)
+            error_bars(axes, at, [lines[cell] for cell in cells], color=color, fmt=form, label=name)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.set(xlabel="operations per board, relative to sidm", ylim=(0, 100))
-        axes.set_title(order, fontsize=10)
-        axes.grid(axis="y", alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("valid boards (%)")
-    entries = [axes.get_legend_handles_labels() for axes in panels]
-    handles = {text: handle for pair in entries for handle, text in zip(*pair, strict=True)}
-    look = {"frameon": False, "handlelength": 3, "ncols": 3, "fontsize": 8}
-    sheet.legend(handles.values(), handles, loc="outside lower center", **look)
+        axes.set(ylim=(0, 100))
+        metric = "valid boards (%)" if axes is panels[0] else ""
+        style(axes, "operations per board, relative to sidm", metric, order)
+    legend_of(sheet, columns=3)
     caption = (
         f"6x6 boards, networks of 0.8M parameters, trained with equal operations. {SAMPLES} boards per point "
         f"and seed (1,000 for plain networks, {remasking.SAMPLES} for remasking), three training seeds, "

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
 
 import latent_tokens as lt
@@ -23,7 +22,7 @@ from latent_tokens.training.checkpoint import saved_step
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
-from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds  # noqa: E402
+from tables import RULE, Cell, Claim, Line, claims_table, error_bars, lines_in, mean_and_bounds  # noqa: E402
 
 ROOT = HERE.parents[1]
 SEEDS = range(3)
@@ -169,12 +168,7 @@ def draw(lines: dict[Cell, Line]) -> None:
         if order == "left to right":
             marks["ar-mtp"] = ([len(places) + 1], [lines[Cell("ar-mtp", order)]], "D")
         for method, (x, found, form) in marks.items():
-            means = np.array([line.mean for line in found])
-            bounds = np.array([line.interval for line in found]).T
-            axes.errorbar(
-                x, means, np.abs(bounds - means), color=METHOD_COLORS[method], fmt=form, label=method,
-                markersize=5, capsize=2, linewidth=1.6,
-            )  # fmt: skip
+            error_bars(axes, x, found, color=METHOD_COLORS[method], fmt=form, label=method)
         axes.set_xticks(range(len(places)), ["0", "4", "8", "16", "32", "all"])
         axes.set(ylim=(0, 100), xlim=(-1.8, len(places) + 1.8))
         style(axes, "latent tokens n", "valid boards (%)" if axes is panels[0] else "", order)

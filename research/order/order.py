@@ -14,7 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import tyro
 from joblib import Parallel, delayed
@@ -22,7 +21,7 @@ from joblib import Parallel, delayed
 import latent_tokens as lt
 from latent_tokens.checkpoints.files import read_tensor_file, tensors_sha256
 from latent_tokens.core.policies import LatentPolicy, rank_by
-from latent_tokens.evaluation.report import as_markdown, save_sheet
+from latent_tokens.evaluation.report import as_markdown, legend_of, save_sheet, style as style_of
 from latent_tokens.evaluation.rows import append_result, read_results
 from latent_tokens.palette import METHOD_COLORS
 from latent_tokens.paper.experiments import Cell as Trained
@@ -33,7 +32,17 @@ HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
 from contradictions import SHOWN, contradictions_of, kinds_table, peers_of, reach_table  # noqa: E402
-from tables import RULE, Cell, Claim, Line, claims_table, lines_in, mean_and_bounds, values_table  # noqa: E402
+from tables import (  # noqa: E402
+    RULE,
+    Cell,
+    Claim,
+    Line,
+    claims_table,
+    error_bars,
+    lines_in,
+    mean_and_bounds,
+    values_table,
+)
 
 ROOT = HERE.parents[1]
 SIDE, BOX_ROWS, BOX_COLUMNS = 6, 2, 3
@@ -208,26 +217,18 @@ def draw(lines: dict[Cell, Line]) -> None:
         for (method, order), style in zip(curves, styles, strict=True):
             curve = [lines[cell] for n in NUMBERS if (cell := Cell(method, order, n)) in lines]
             at = [most if line.cell.latents == "all" else line.cell.latents for line in curve]
-            means = np.array([line.mean for line in curve])
-            bounds = np.array([line.interval for line in curve]).T
-            color = METHOD_COLORS[method]
-            axes.errorbar(
-                at, means, np.abs(bounds - means), color=color, linestyle=style, marker="o",
-                markersize=4, capsize=2, linewidth=1.6, label=f"{method}, {order}",
-            )  # fmt: skip
+            error_bars(
+                axes, at, curve, color=METHOD_COLORS[method], fmt=f"{style}o", label=f"{method}, {order}"
+            )
             mdm = lines.get(Cell("mdm", order))
             if mdm is not None and method == "scdm":
-                half = np.abs(np.array(mdm.interval) - mdm.mean)[:, None]
-                axes.errorbar(
-                    most + 1.5 + 1.2 * styles.index(style), mdm.mean, half, color=METHOD_COLORS["mdm"],
-                    marker="os^"[styles.index(style)], markersize=4, capsize=2, linestyle="none",
-                    label=f"mdm, {order}",
-                )  # fmt: skip
+                number = styles.index(style)
+                look = {"color": METHOD_COLORS["mdm"], "fmt": "os^"[number], "label": f"mdm, {order}"}
+                error_bars(axes, [most + 1.5 + 1.2 * number], [mdm], **look)
         axes.set_xticks([0, 4, 8, 16, 24, most], ["0", "4", "8", "16", "24", "all"])
-        axes.set(xlabel="latent tokens n", ylim=(0, 100))
-        axes.grid(axis="y", alpha=0.3)
-        axes.legend(fontsize=7.5, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
-    panels[0].set_ylabel("valid boards (%)")
+        axes.set(ylim=(0, 100))
+        style_of(axes, "latent tokens n", "valid boards (%)" if axes is panels[0] else "")
+    legend_of(sheet, columns=4)
     first = lines[Cell("scdm", "left to right", 0)]
     caption = (
         f"6x6 boards, 0.8M parameters, 3,400 steps, {SAMPLES:,} boards per point and training seed, "

@@ -228,6 +228,7 @@ def legend_of(sheet: Figure, columns: int) -> None:
         ncols=columns,
         fontsize=8.5,
         frameon=False,
+        handlelength=3,  # shows a dashed line as one
     )
 
 

@@ -9,8 +9,8 @@ import torch
 import latent_tokens as lt
 from helpers.oracle import Oracle, small_joint
 from latent_tokens.core.distribution import nucleus
-from latent_tokens.model import ResultTable
 from latent_tokens.network.kernels import NUM_RANKED, fast_nucleus
+from latent_tokens.outputs import ResultTable
 
 JOINT = small_joint()
 KNOWN = torch.zeros(2, 3, dtype=torch.bool)

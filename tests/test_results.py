@@ -18,7 +18,7 @@ from latent_tokens.commands.evaluate import tracked
 from latent_tokens.evaluation.report import FIRST_COLUMNS, measurements
 from latent_tokens.evaluation.rows import HASH, SHARES, Row, append_result, read_results, row_hash
 from latent_tokens.hf.model_card import figures
-from latent_tokens.model import ResultTable
+from latent_tokens.outputs import ResultTable
 from latent_tokens.paper.recipes import recipes
 from latent_tokens.paper.run import rows_by_recipe, run
 

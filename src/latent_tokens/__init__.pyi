@@ -64,17 +64,12 @@ from .hf.collator import DiffusionCollator as DiffusionCollator
 from .hf.directory import from_pretrained as from_pretrained, save_pretrained as save_pretrained
 from .hf.language_models import HuggingFaceDenoiser as HuggingFaceDenoiser
 from .hf.reading import from_transformers as from_transformers
-from .model import (
-    Model as Model,
-    ResultTable as ResultTable,
-    Samples as Samples,
-    load as load,
-    train as train,
-)
+from .model import Model as Model, load as load, train as train
 from .network.check import check_network as check_network
 from .network.fast import generate as generate
 from .network.likelihood import log_likelihood as log_likelihood
 from .network.transformer import Transformer as Transformer
+from .outputs import ResultTable as ResultTable, Samples as Samples
 from .sizes import SIZES as SIZES, Size as Size
 from .tasks import (
     TASKS as TASKS,

@@ -1,16 +1,16 @@
-"""The ten-line interface: `load`, `train` and `Model`, with samples and tables as their results."""
+"""The ten-line interface: `load`, `train` and `Model`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import nn
 
 from latent_tokens.checkpoints.files import find
@@ -32,13 +32,13 @@ from latent_tokens.evaluation.problems import (
     samples_in_words,
     without_prompt,
 )
-from latent_tokens.evaluation.report import table
-from latent_tokens.evaluation.rows import Row, append_result, judged_by
+from latent_tokens.evaluation.rows import append_result, judged_by
 from latent_tokens.evaluation.settings import split_functions
 from latent_tokens.hf.directory import from_pretrained, open_models
 from latent_tokens.hf.export import export_model, push_to_hub
 from latent_tokens.keywords import EvalKeywords, SamplingKeywords, TrainSettings
 from latent_tokens.network.transformer import Transformer
+from latent_tokens.outputs import ResultTable, Samples
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sizes import in_millions
 from latent_tokens.tasks import (
@@ -56,114 +56,6 @@ from latent_tokens.tasks import (
 from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
 from latent_tokens.training.loop import fit
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The samples that `Model.generate` returns: N of L positions.
-
-    It has the length and the order of its samples. Each item is a dict with its tokens, text, valid,
-    tokens_processed and order.
-
-    Example:
-        >>> samples = load("sudoku-6-scdm").generate(num_samples=2, latents=4)
-        >>> samples.tokens.shape, samples[1]["tokens"].shape
-        ((2, 36), (36,))
-        >>> [sample["tokens_processed"] for sample in samples] == samples.tokens_processed.tolist()
-        True
-    """
-
-    tokens: Tokens  # (N, L)
-    # A puzzle as its task writes it, or a text up to its first decoded end of document
-    text: list[str]
-    # (N,), whether the task's `verify` finds no error; None for text
-    valid: NDArray[np.bool_] | None
-    tokens_processed: NDArray[np.int64]  # (N,), summed over steps
-    order: NDArray[np.int64]  # (N, L): positions as decoded, after the given ones
-    forward_passes: int  # the largest number of steps of a sample
-    # Whether n leaves out masked tokens that each input had in training
-    off_distribution: bool = False
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """The samples, one dict each."""
-        valid = [None] * len(self.text) if self.valid is None else self.valid.tolist()
-        names = ("tokens", "text", "valid", "tokens_processed", "order")
-        columns = (self.tokens, self.text, valid, self.tokens_processed.tolist(), self.order)
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.rows[index]
-
-    def to_pandas(self) -> DataFrame:
-        """Return the samples as a DataFrame, one per row.
-
-        Raises:
-            ValueError: pandas is not installed.
-
-        Example:
-            model.generate(num_samples=100, latents=4).to_pandas().valid.mean()
-        """
-        return as_frame(self.rows)
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """The results that `Model.evaluate` returns: one row per combination of settings. It prints as a table.
-
-    It has the length, the items and the order of its `rows`.
-
-    Example:
-        >>> results = load("sudoku-6-scdm").evaluate(latents=(0, 4), num_samples=2)
-        >>> results[1]["latents"], [row["num_samples"] for row in results]
-        (4, [2, 2])
-    """
-
-    rows: list[Row]
-    title: str
-
-    def __str__(self) -> str:
-        return str(table(self.rows, self.title))
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
-
-    def __getitem__(self, index: int) -> Row:
-        return self.rows[index]
-
-    def to_pandas(self) -> DataFrame:
-        """Return the rows as a DataFrame.
-
-        Raises:
-            ValueError: pandas is not installed.
-
-        Example:
-            model.evaluate(latents=(0, 4, "all")).to_pandas().plot("relative_cost", "valid")
-        """
-        return as_frame(self.rows)
-
-
-def as_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Return rows as a DataFrame. Raise ValueError if pandas is not installed."""
-    try:
-        import pandas
-    except ImportError:
-        fix = "Use pip install pandas."
-        raise ValueError(f"to_pandas: pandas is not installed. {fix}") from None
-    return pandas.DataFrame(rows)
-
 
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
 

@@ -7,11 +7,16 @@ import subprocess
 import sys
 from contextlib import chdir
 from pathlib import Path
+from unittest.mock import patch
 
 from helpers.ranks import run_ranks
 from latent_tokens.cli import main
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import bench  # noqa: E402
+
 ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 
@@ -28,8 +33,9 @@ def commands(page):
 def run(commands, folder):
     """Run commands in their order, in one directory.
 
-    Those of latent-tokens are calls, which start quickly, unless a shell redirects their output. The ranks
-    of torchrun are forked. tests/test_processes.py starts a real torchrun.
+    Those of latent-tokens are calls, which start quickly, unless a shell redirects their output. So are
+    those of the benchmark, which looks at the machine briefly. The ranks of torchrun are forked.
+    tests/test_processes.py starts a real torchrun.
     """
     for command in commands:
         name, *arguments = shlex.split(command, comments=True)
@@ -38,11 +44,12 @@ def run(commands, folder):
                 assert main(arguments) == 0, command
         elif name == "torchrun":
             fork_torchrun(arguments, folder)
+        elif arguments[:1] == ["benchmarks/bench.py"]:
+            with patch.multiple(bench, SIDE=512, COPIED=1 << 24):
+                assert bench.main(arguments[1:]) == 0, command
         else:
-            # A script of the repository is named from its root.
-            directory = ROOT if arguments[:1] == ["benchmarks/bench.py"] else folder
             output = {"capture_output": True, "text": True}
-            done = subprocess.run(command, shell=True, cwd=directory, env=ENVIRONMENT, check=False, **output)
+            done = subprocess.run(command, shell=True, cwd=folder, env=ENVIRONMENT, check=False, **output)
             assert done.returncode == 0, f"{command}\n{done.stdout[-2_000:]}\n{done.stderr[-2_000:]}"
 
 

@@ -9,8 +9,10 @@ import sys
 from functools import partial
 from itertools import count
 
-import torch._dynamo  # noqa: F401  before the fork, so that each process needs not import it
+# Before the fork, so that each process needs not import them.
+import torch._dynamo  # noqa: F401
 
+import latent_tokens.training.loop  # noqa: F401
 from latent_tokens.cli import main
 from latent_tokens.commands import RUN
 from latent_tokens.commands.train import Train, run_train

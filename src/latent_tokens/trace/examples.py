@@ -35,7 +35,7 @@ COMPARISONS: dict[Comparison, str] = {
 # By side; those in MEASURED come first
 EXAMPLES: dict[int, tuple[str, ...]] = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}
 GIVEN_RATE = 0.5  # rate of given cells in an example of another size
-FEW = 4  # latent tokens of the example from left to right
+FEW_LATENTS = 4  # latent tokens of the example from left to right
 TOGETHER = 25  # puzzles per batch
 
 
@@ -98,7 +98,7 @@ def measured_for(task: Solvable, weights: Path) -> ExampleSet | None:
 
 
 def left_to_right_example(task: Sudoku, weights: Path) -> dict[str, Any] | None:
-    """Return the first board of PAGE_RECORD that FEW latent tokens solve and none do not, as the page has it.
+    """Return the first board of PAGE_RECORD that FEW_LATENTS latent tokens solve and none do not.
 
     Args:
         task: of the model that decodes it. Without a board of its size None is returned.
@@ -108,17 +108,17 @@ def left_to_right_example(task: Sudoku, weights: Path) -> dict[str, Any] | None:
         return None
     record = json.loads(PAGE_RECORD.read_text())
     hundred = record["hundred"]
-    pairs = list(zip(hundred["solved"][0], hundred["solved"][FEW], strict=True))
+    pairs = list(zip(hundred["solved"][0], hundred["solved"][FEW_LATENTS], strict=True))
     gained, lost = pairs.count(("0", "1")), pairs.count(("1", "0"))
     caption = (
-        f"Chosen example: solved with {FEW} latent tokens, wrong with none, like {gained} of {len(pairs)} "
-        f"generated boards ({hundred['givens']} givens, left to right). The reverse: {lost}."
+        f"Chosen example: solved with {FEW_LATENTS} latent tokens, wrong with none, like {gained} of "
+        f"{len(pairs)} generated boards ({hundred['givens']} givens, left to right). The reverse: {lost}."
     )
     return {
         "puzzle": hundred["puzzles"][pairs.index(("0", "1"))],
-        "label": f"left to right: solved with {FEW} latent tokens, wrong with none",
+        "label": f"left to right: solved with {FEW_LATENTS} latent tokens, wrong with none",
         "caption": caption if record["sha256"] == sha256_of(weights) else "",
-        "settings": {"n": f"0,{FEW}", "k": str(hundred["candidates"]), "order": hundred["order"]},
+        "settings": {"n": f"0,{FEW_LATENTS}", "k": str(hundred["candidates"]), "order": hundred["order"]},
     }
 
 

@@ -118,7 +118,11 @@ def left_to_right_example(task: Sudoku, weights: Path) -> dict[str, Any] | None:
         "puzzle": hundred["puzzles"][pairs.index(("0", "1"))],
         "label": f"left to right: solved with {FEW_LATENTS} latent tokens, wrong with none",
         "caption": caption if record["sha256"] == sha256_of(weights) else "",
-        "settings": {"n": f"0,{FEW_LATENTS}", "k": str(hundred["candidates"]), "order": hundred["order"]},
+        "settings": {
+            "n": f"0,{FEW_LATENTS}",
+            "k": str(hundred["candidates"]),
+            "order": hundred["order"],
+        },
     }
 
 

@@ -4,8 +4,8 @@
     python scripts/page_examples.py --scale smoke      # few puzzles, to try it in a copy of the repository
 
 writes examples.json (puzzles solved with and without latent tokens) and page.json (the boards of the first
-scene, and which of a hundred puzzles are solved at each n) into src/latent_tokens/bundled, and prints the
-counts. It takes 5 minutes on 2 vCPUs. Run it again after the bundled models change: a test compares the hash
+scene, and which of a hundred boards are solved at each n) into src/latent_tokens/bundled, and prints the
+counts. It takes 8 minutes on 2 vCPUs. Run it again after the bundled models change: a test compares the hash
 of their weights with the files.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -48,7 +48,9 @@ from latent_tokens.trace.record import DIGITS, TOP_TOKENS, LoadedModel
 LATENTS: tuple[int | Literal["all"], ...] = (0, 4, "all")
 SEED = 0  # of the puzzles, the cells and every decode
 KEPT: dict[Comparison, int] = {"gained": 3, "lost": 1, "both": 1}
-NUM_SHOWN = 100  # puzzles of the second scene
+NUM_SHOWN = 100  # boards of the second scene
+NUM_GIVENS = 4  # of each of them
+ORDERS = (("left_to_right", 1), ("uniform", 1), ("top_prob", 4), ("entropy", 4))  # compared, each with its k
 
 
 class PuzzleSet(NamedTuple):
@@ -64,7 +66,7 @@ SETS = {
     "full": (PuzzleSet("sudoku-6", 400, 14, 4), PuzzleSet("sudoku-9", 150, 36, 8)),
     "smoke": (PuzzleSet("sudoku-6", 2, 24, 4), PuzzleSet("sudoku-9", 1, 60, 8)),
 }
-ON_PAGE = {"full": PuzzleSet("sudoku-6", 400, 14, 1), "smoke": PuzzleSet("sudoku-6", 4, 14, 1)}
+ON_PAGE = {"full": PuzzleSet("sudoku-6", 400, 14, 4), "smoke": PuzzleSet("sudoku-6", 4, 14, 4)}
 
 
 def loaded(task: str) -> LoadedModel:
@@ -133,23 +135,53 @@ def page_record(puzzle_set: PuzzleSet) -> dict[str, Any]:
         "counts": counts,
         "corrected": corrected,
         "spoiled": spoiled,
-        "hundred": hundred_record(model, problems.take(slice(NUM_SHOWN)), puzzle_set),
+        "hundred": hundred_record(model, problems.take(slice(NUM_SHOWN))),
     }
 
 
-def hundred_record(model: LoadedModel, problems: Examples, puzzle_set: PuzzleSet) -> dict[str, Any]:
-    """Return which puzzles are solved in uniform order at each n, from 0 to the largest, and the cost."""
+def hundred_record(model: LoadedModel, with_one_solution: Examples) -> dict[str, Any]:
+    """Return which boards are solved from left to right at each n, from 0 to the largest, and the cost.
+
+    Args:
+        model: decodes them.
+        with_one_solution: puzzles to compare the orders on. The boards of the scene are as many, with few
+            givens and many solutions, of which each counts.
+    """
+    assert isinstance(model.task, Sudoku)
+    boards = with_few_givens(model.task, len(with_one_solution.tokens))
     length = model.task.length
-    numbers = range(length - puzzle_set.num_givens - puzzle_set.candidates + 1)
-    results = solved_by_latents(model, problems, numbers, puzzle_set.candidates, "uniform")
+    numbers = range(length - NUM_GIVENS)
+    results = solved_by_latents(model, boards, numbers, 1, "left_to_right")
     return {
-        "candidates": puzzle_set.candidates,
-        "puzzles": texts_of(problems),
+        "order": "left_to_right",
+        "candidates": 1,
+        "givens": NUM_GIVENS,
+        "puzzles": texts_of(boards),
         "solved": ["".join(str(int(bit)) for bit in is_solved) for is_solved in results.values()],
-        "processed": [
-            tokens_processed(length, puzzle_set.num_givens, puzzle_set.candidates, n) for n in numbers
-        ],
+        "processed": [tokens_processed(length, NUM_GIVENS, 1, n) for n in numbers],
+        "orders": [row for problems in (boards, with_one_solution) for row in order_rows(model, problems)],
     }
+
+
+def order_rows(model: LoadedModel, problems: Examples) -> list[dict[str, Any]]:
+    """Return how many problems are solved in each of ORDERS, with each of LATENTS."""
+    rows = []
+    for order, candidates in ORDERS:
+        results = solved_by_latents(model, problems, LATENTS, candidates, order)
+        counts = {latents: int(is_solved.sum()) for latents, is_solved in results.items()}
+        givens = int(problems.known[0].sum())
+        rows.append({"givens": givens, "order": order, "candidates": candidates, "solved": counts})
+    return rows
+
+
+def with_few_givens(task: Sudoku, count: int) -> Examples:
+    """Return valid boards of which NUM_GIVENS random cells each are given."""
+    boards = task.generate(count, seed=SEED)
+    generator = np.random.default_rng(SEED)
+    cells = np.stack([generator.permutation(task.length)[:NUM_GIVENS] for _ in range(count)])
+    known = np.zeros_like(boards.known)
+    np.put_along_axis(known, cells, True, axis=1)
+    return replace(boards, known=known)
 
 
 def texts_of(problems: Examples) -> list[str]:
@@ -313,7 +345,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_atomic({PAGE_RECORD: json_bytes(page)})
     print(f"Cells predicted without and with latent tokens: {page['counts']}")
     solved_counts = [bits.count("1") for bits in page["hundred"]["solved"]]
-    print(f"Solved of {NUM_SHOWN} puzzles in uniform order, by n: {solved_counts}")
+    print(f"Solved of {NUM_SHOWN} boards of {NUM_GIVENS} givens from left to right, by n: {solved_counts}")
+    for row in page["hundred"]["orders"]:
+        counts = ", ".join(f"n = {latents}: {count}" for latents, count in row["solved"].items())
+        print(f"{row['givens']} givens, {row['order']}, k = {row['candidates']}: {counts}")
 
 
 if __name__ == "__main__":

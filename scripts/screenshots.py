@@ -59,7 +59,7 @@ def take_scenes(opened: Opened, folder: Path) -> None:
     guess(page)
     page.screenshot(path=folder / "page-one.png")
     page = opened(1240, 640, "#hundred")
-    page.locator("#hundred-dial").fill("12")
+    page.locator("#hundred-dial").fill("4")
     page.evaluate("document.activeElement.blur()")
     page.screenshot(path=folder / "page-hundred.png")
     page = opened(390, 844, "#lab", color_scheme="dark")

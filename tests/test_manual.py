@@ -49,6 +49,7 @@ SHORTER = {
         "--steps 6 --warmup 2 --evaluate-every 3 --num-train 64 --num-validation 8"
     ),
     "--num-samples 500": "--num-samples 4",
+    "--num-samples 1000": "--num-samples 4",
     "range(300)": "range(100)",
     'SIZES["nano"]': 'SIZES["pico"]',
 }
@@ -160,7 +161,7 @@ def test_commands_of_a_page_run_with_its_module(name, block, module, tmp_path, m
 def test_tutorial_runs_from_its_first_command_to_its_last(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     parts = re.findall(r"```(bash|python)\n(.*?)```", page("tutorial.md"), re.S)
-    assert " ".join(kind for kind, _ in parts) == "bash bash bash python bash python bash python"
+    assert " ".join(kind for kind, _ in parts) == "bash bash bash python bash bash python bash python"
     for kind, block in parts:
         if kind == "bash":
             run([line for line in block.splitlines() if line], tmp_path)

@@ -268,17 +268,19 @@ def test_first_scene_is_there_before_the_weights(opened, page_file, tmp_path):
     assert text(page, "#one-title") == "Now it says 6. Right."
 
 
-def test_hundred_puzzles_flip_with_n_and_equal_live_decodes(opened, page_file):
+def test_hundred_boards_flip_with_n_and_equal_live_decodes(opened, page_file):
     hundred = RECORD["hundred"]
     page = opened(page_file, PHONE)
     dial = page.locator("#hundred-dial")
-    for n in (0, 12, 21):
+    for n in (0, 4, 31):
         dial.fill(str(n))
         solved = hundred["solved"][n].count("1")
         assert text(page, "#hundred-count") == str(solved)
         assert page.locator("#hundred-board .solved").count() == solved
         assert f"{hundred['processed'][n]:,} tokens processed" in text(page, "#hundred-cost")
-    assert dial.get_attribute("aria-valuetext") == "n = all, 53 of 100 solved"
+    assert dial.get_attribute("aria-valuetext") == "n = all, 74 of 100 solved"
+    orders = "25, 17 and 30 (uniform, k = 1), 62, 76 and 88 (top-prob, k = 4), 73, 86 and 96 (entropy, k = 4)"
+    assert text(page, "#hundred-orders") == f"Solved in other orders with n = 0, 4 and all: {orders}."
     dial.fill("4")
     press(page, "Check it live")
     until(page, "document.querySelector('#hundred-words').textContent.split(' ')[1] >= 12")
@@ -288,15 +290,15 @@ def test_hundred_puzzles_flip_with_n_and_equal_live_decodes(opened, page_file):
     assert text(page, "#hundred-words") == "Stopped."
 
     # A square and its neighbors are chosen, the button opens one in the laboratory, and Back returns.
-    flipped = next(i for i in range(100) if hundred["solved"][0][i] != hundred["solved"][21][i])
-    dial.fill("21")
+    flipped = next(i for i in range(100) if hundred["solved"][0][i] != hundred["solved"][31][i])
+    dial.fill("31")
     cell(page, "#hundred-board", flipped).click()
-    for name in ("Next puzzle", "Previous puzzle", "Previous puzzle", "Next puzzle"):
+    for name in ("Next board", "Previous board", "Previous board", "Next board"):
         press(page, name)
     assert cell(page, "#hundred-board", flipped).get_attribute("aria-label").endswith("solved, chosen")
-    press(page, f"Watch puzzle {flipped + 1}")
+    press(page, f"Watch board {flipped + 1}")
     results = [verdict.startswith("✓") for verdict in verdicts(page)]
-    assert results == [hundred["solved"][n][flipped] == "1" for n in (0, 21)]
+    assert results == [hundred["solved"][n][flipped] == "1" for n in (0, 31)]
     assert page.locator("#puzzle").input_value() == hundred["puzzles"][flipped]
     page.go_back()
     until(page, "location.hash === ''")
@@ -384,6 +386,22 @@ def test_laboratory_shows_the_decodes_of_the_package(opened, page_file, six):
     reads(page, "#lane-a .story", "0 latent tokens")
 
 
+def test_laboratory_opens_with_the_board_that_four_latent_tokens_solve(opened, page_file):
+    """Another example is decoded with the settings of its label, your own puzzle with those before."""
+    page = opened(f"{page_file}#lab?")
+    assert [verdict[0] for verdict in verdicts(page)] == ["✕", "✓"]
+    for lane, n in zip("ab", (0, 4), strict=True):
+        assert text(page, f"#lane-{lane} .setting") == f"sudoku-6-scdm, n = {n}, k = 1, left to right"
+    assert text(page, "#caption").startswith("Chosen example: solved with 4 latent tokens, wrong with none, ")
+    page.locator("#example").select_option(label="solved with all latent tokens, wrong with none")
+    reads(page, "#lane-b .setting", "n = all, k = 4, top-prob")
+    assert [verdict[0] for verdict in verdicts(page)] == ["✕", "✓"]
+    page.locator("#k").select_option("8")
+    page.locator("#example").select_option(label="empty board")
+    reads(page, "#lane-b .setting", "n = all, k = 8, top-prob")
+    reads(page, "#step-words", "of 36")
+
+
 def test_laboratory_masks_tokens_again(opened, page_file, six):
     page = opened(f"{page_file}#lab?puzzle={SIX}&n=2,all&k=4&seed=3&temperature=1&remask=1")
     recorded = decoded(six, SIX, latents=2, candidates=4, seed=3, temperature=1.0, remask_every=2)
@@ -432,6 +450,7 @@ def test_own_puzzle_is_typed_decoded_and_refused(opened, page_file):
     # What cannot be decoded leaves neither its fault nor its steps behind.
     press(page, "One setting")
     page.locator("#lane-a .n").fill("4")
+    page.locator("#order").select_option("top_prob")
     page.locator("#k").select_option("all")
     reads(page, "#lab-fault", "latents=4 with candidates=all")
     reads(page, "#lane-a .verdict", "Not decoded.")
@@ -459,7 +478,7 @@ def test_other_models_and_hostile_names_are_in_the_laboratory(opened, six, tmp_p
     page.get_by_label("Off-distribution").check()
     page.locator("#lane-a .n").fill("3")
     until(page, "location.hash.includes('off=1')")
-    assert "k = 4" in text(page, "#lane-b .setting")
+    assert "k = 1, left to right" in text(page, "#lane-b .setting")
     cell(page, "#lane-b", 30).click()
     assert "row 6 column 1" in text(page, "#lane-b .bars-title")
     page.locator("#lane-b .model").select_option(four)
@@ -526,7 +545,7 @@ def test_page_is_used_by_keyboard_alone_at_a_slow_processor(opened, page_file):
     assert page.evaluate("document.activeElement.id") == "one-guess"
     page.locator("#hundred-dial").focus()
     page.keyboard.press("End")
-    assert text(page, "#hundred-count") == "53"
+    assert text(page, "#hundred-count") == "74"
     page.locator("#theme").focus()
     page.keyboard.press("Enter")
     for _ in range(2):

@@ -22,6 +22,7 @@ from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.commands.page import PAGE_MODELS
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.page import document, models
 from latent_tokens.page.document import page_with, read_asset, script_of, stored_curve
 from latent_tokens.palette import PAGE
@@ -192,6 +193,7 @@ def test_modules_of_the_page_share_no_name_and_can_be_joined(entry):
 
 KINDS = {(False, True): "gained", (True, False): "lost", (True, True): "both", (False, False): "neither"}
 RECORD = json.loads(PAGE_RECORD.read_text())
+SOLVED_FROM_LEFT = [28, 38, 59, 75, 74]  # of the hundred boards at n = 0, 1, 2, 4 and all
 
 
 def test_records_are_of_the_bundled_weights():
@@ -257,14 +259,42 @@ def test_board_of_the_first_scene_is_predicted_as_recorded(six, name, without, w
 def test_stored_bits_are_the_verdicts_of_the_model(six):
     hundred = RECORD["hundred"]
     most = len(hundred["solved"]) - 1
-    assert most == 36 - RECORD["givens"] - hundred["candidates"]
+    assert most == 36 - hundred["givens"] - hundred["candidates"]
     assert {len(bits) for bits in hundred["solved"]} == {len(hundred["puzzles"])} == {100}
+    assert {board.count(".") for board in hundred["puzzles"]} == {36 - hundred["givens"]}
+    setting = {key: hundred[key] for key in ("candidates", "order")}
     for n, puzzle in [(0, 0), (3, 57), (8, 24), (most, 0), (most, 99)]:
-        setting = {"candidates": hundred["candidates"], "order": "uniform", "seed": RECORD["seed"]}
-        end = decoded(six, hundred["puzzles"][puzzle], latents=n, **setting)["end"]
+        end = decoded(six, hundred["puzzles"][puzzle], latents=n, seed=RECORD["seed"], **setting)["end"]
         assert end["right"] == (hundred["solved"][n][puzzle] == "1")
         assert end["processed"] == hundred["processed"][n]
-    assert [hundred["solved"][n].count("1") for n in (0, 4, 12, most)] == [26, 31, 38, 53]
+    assert [hundred["solved"][n].count("1") for n in (0, 1, 2, 4, most)] == SOLVED_FROM_LEFT
+
+
+def test_orders_of_the_hundred_are_in_the_manual_and_of_the_model(six):
+    rows = RECORD["hundred"]["orders"]
+    from_left = [row["solved"] for row in rows if row["order"] == "left_to_right"]
+    assert list(from_left[0].values()) == [SOLVED_FROM_LEFT[index] for index in (0, 3, 4)]
+    manual = (ROOT / "docs" / "watching.md").read_text()
+    for row in rows:
+        counts = " | ".join(map(str, row["solved"].values()))
+        name = ORDER_NAMES[row["order"]]
+        assert f"| {row['givens']} | {name} | {row['candidates']} | {counts} |" in manual
+    boards = page_examples.with_few_givens(six.task, 100)
+    assert page_examples.texts_of(boards) == RECORD["hundred"]["puzzles"]
+
+
+def test_first_example_is_from_left_to_right_as_its_label(six):
+    first = models.model_entry(six)["examples"][0]
+    assert first["settings"] == {"n": "0,4", "k": "1", "order": "left_to_right"}
+    verdicts = [
+        decoded(six, first["puzzle"], latents=n, candidates=1, order="left_to_right")["end"]["right"]
+        for n in (0, 4)
+    ]
+    assert verdicts == [False, True]
+    assert first["label"] == "left to right: solved with 4 latent tokens, wrong with none"
+    others = [models.model_entry(model(name))["examples"][0] for name in ("sudoku-6-mdm", "sudoku-9-scdm")]
+    assert others[0] == {**first, "caption": ""}
+    assert others[1]["settings"] == {}
 
 
 def test_plotted_points_are_those_of_the_bundled_models():

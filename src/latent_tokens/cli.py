@@ -47,7 +47,7 @@ version.
 
 Examples:
     latent-tokens solve 1.....3............2................ --latents all
-    latent-tokens evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100"""
+    latent-tokens evaluate sudoku-6-scdm --latents 0 4 all --order left_to_right --num-samples 100"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

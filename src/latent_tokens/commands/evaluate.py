@@ -24,7 +24,7 @@ class Evaluate(Command, EvalConfig, OwnCode):
     """Evaluate models: accuracy and cost for each combination of settings.
 
     Examples:
-        latent-tokens evaluate sudoku-6-scdm --latents 0 4 all --num-samples 100
+        latent-tokens evaluate sudoku-6-scdm --latents 0 4 all --order left_to_right --num-samples 100
         latent-tokens evaluate runs/a runs/b --candidates all --threshold 0.5 0.9
     """
 

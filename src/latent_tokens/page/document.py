@@ -128,7 +128,12 @@ def entry_with(model: LoadedModel, start: Start, caption: str) -> dict[str, Any]
     """Return the entry of a model, with the recorded puzzle as its first example."""
     entry = model_entry(model)
     cells = ["." if token is None else str(token + 1) for token in start["tokens"]]
-    recorded = {"puzzle": " ".join(cells), "label": "the recorded puzzle", "caption": caption}
+    recorded = {
+        "puzzle": " ".join(cells),
+        "label": "the recorded puzzle",
+        "caption": caption,
+        "settings": None,
+    }
     return {**entry, "examples": [recorded, *entry["examples"]]}
 
 

@@ -17,7 +17,14 @@ from latent_tokens.hf.directory import describe
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.storage import Json
 from latent_tokens.tasks import Examples, Sudoku
-from latent_tokens.trace.examples import COMPARISONS, chosen, examples, measured, measured_for
+from latent_tokens.trace.examples import (
+    COMPARISONS,
+    chosen,
+    examples,
+    left_to_right_example,
+    measured,
+    measured_for,
+)
 from latent_tokens.trace.record import LoadedModel
 
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
@@ -80,6 +87,8 @@ def model_entry(model: LoadedModel) -> dict[str, Any]:
     labels = {puzzle: COMPARISONS[kind] for puzzle, kind in kinds.items()}
     captions = {puzzle: chosen(kind, record or {}) for puzzle, kind in kinds.items()}
     empty = "." * task.length
+    first = left_to_right_example(task, weights_of(model))
+    is_first = first is not None and accepts(method, task.encode(first["puzzle"]))
     return {
         "name": model.name,
         "task": task.name,
@@ -89,12 +98,16 @@ def model_entry(model: LoadedModel) -> dict[str, Any]:
         "side": task.side,
         "candidates": measured().get(task.name, {"candidates": DEFAULT_CANDIDATES})["candidates"],
         "examples": [
-            {
-                "puzzle": puzzle,
-                "label": "empty board" if puzzle == empty else labels.get(puzzle, ""),
-                "caption": captions.get(puzzle, ""),
-            }
-            for puzzle in puzzles
+            *([first] if is_first else []),
+            *(
+                {
+                    "puzzle": puzzle,
+                    "label": "empty board" if puzzle == empty else labels.get(puzzle, ""),
+                    "caption": captions.get(puzzle, ""),
+                    "settings": {} if puzzle in labels else None,
+                }
+                for puzzle in puzzles
+            ),
         ],
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ COMPARISONS: dict[Comparison, str] = {
 # By side; those in MEASURED come first
 EXAMPLES: dict[int, tuple[str, ...]] = {4: (".2.3....23.4413.", ".2.3....2..4..3.")}
 GIVEN_RATE = 0.5  # rate of given cells in an example of another size
+FEW_LATENTS = 4  # latent tokens of the example from left to right
 TOGETHER = 25  # puzzles per batch
 
 
@@ -96,6 +97,35 @@ def measured_for(task: Solvable, weights: Path) -> ExampleSet | None:
     return record if record is not None and record["sha256"] == sha256_of(weights) else None
 
 
+def left_to_right_example(task: Sudoku, weights: Path) -> dict[str, Any] | None:
+    """Return the first board of PAGE_RECORD that FEW_LATENTS latent tokens solve and none do not.
+
+    Args:
+        task: of the model that decodes it. Without a board of its size None is returned.
+        weights: of this model. Without those of the record there is no caption.
+    """
+    if task.name != "sudoku-6":
+        return None
+    record = json.loads(PAGE_RECORD.read_text())
+    hundred = record["hundred"]
+    pairs = list(zip(hundred["solved"][0], hundred["solved"][FEW_LATENTS], strict=True))
+    gained, lost = pairs.count(("0", "1")), pairs.count(("1", "0"))
+    caption = (
+        f"Chosen example: solved with {FEW_LATENTS} latent tokens, wrong with none, like {gained} of "
+        f"{len(pairs)} generated boards ({hundred['givens']} givens, left to right). The reverse: {lost}."
+    )
+    return {
+        "puzzle": hundred["puzzles"][pairs.index(("0", "1"))],
+        "label": f"left to right: solved with {FEW_LATENTS} latent tokens, wrong with none",
+        "caption": caption if record["sha256"] == sha256_of(weights) else "",
+        "settings": {
+            "n": f"0,{FEW_LATENTS}",
+            "k": str(hundred["candidates"]),
+            "order": hundred["order"],
+        },
+    }
+
+
 def chosen(kind: Comparison, counts: Mapping[str, object]) -> str:
     """Return a caption: how a puzzle was chosen, and how many puzzles are like it and the reverse."""
     givens, k = counts["givens"], counts["candidates"]
@@ -123,7 +153,7 @@ def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
 def solved(
     model: LoadedModel, problems: Examples, setting: SamplingConfig, advance: Advance
 ) -> NDArray[np.bool_]:
-    """Return which of N problems (N,) the model solves exactly.
+    """Return which of N problems (N,) the model solves: by any solution, if there are several.
 
     Each is decoded with the random numbers of a problem that is decoded alone.
     """
@@ -134,7 +164,7 @@ def solved(
     for batch in batches(problems, TOGETHER, device_of(model.net)):
         first_stream = replace(batch, rows=torch.zeros_like(batch.rows))
         decoded = decode_batch(model.net, first_stream, decoding, setting.seed)
-        solved_in_batches.append(task.score(decoded.samples, batch.examples)["exact"] == 1)
+        solved_in_batches.append(task.score(decoded.samples, batch.examples)["valid"] == 1)
         advance(len(decoded.samples), "")
     return np.concatenate(solved_in_batches)
 

@@ -79,6 +79,19 @@ export function offer(select, pairs) {
   select.replaceChildren(...pairs.map(([value, text]) => el("option", { value }, text)));
 }
 
+/**
+ * Set a field of a form. A value that a select does not offer is added.
+ *
+ * @param {HTMLInputElement | HTMLSelectElement} field
+ * @param {string} value
+ */
+export function setValue(field, value) {
+  field.value = value;
+  if (!(field instanceof HTMLSelectElement) || field.selectedIndex >= 0) return;
+  field.append(el("option", { value }, value));
+  field.value = value;
+}
+
 /** @param {number} value */
 export const number = (value) => value.toLocaleString("en");
 /** @param {number} ratio */

@@ -1,7 +1,7 @@
 /** The laboratory: one puzzle with two settings next to each other, step by step. */
 
 import { joinNames, readAddress, splitNames, writeAddress } from "./address.js";
-import { $, el, messageOf, offer, shortName, write } from "./dom.js";
+import { $, el, messageOf, offer, setValue, shortName, write } from "./dom.js";
 import { Lane } from "./lane.js";
 import { ORDER_NAMES } from "./moment.js";
 import { offerPad } from "./pad.js";
@@ -9,17 +9,7 @@ import { Player } from "./player.js";
 import { digitOf, onlySolution, readPuzzle, writePuzzle } from "./puzzle.js";
 
 /** @typedef {import("./moment.js").Recorded} Recorded */
-/**
- * @typedef {object} Entry a model of the page
- * @property {string} name
- * @property {string} task
- * @property {string} method
- * @property {"free" | "fixed" | "none"} latent_control how n is set
- * @property {number | "all"} latents n, unless it is set
- * @property {number} side
- * @property {number} candidates
- * @property {{ puzzle: string, label: string, caption: string }[]} examples
- */
+/** @typedef {import("./models.js").Entry} Entry */
 /** @typedef {"k" | "order" | "temperature" | "top_p" | "seed"} SettingName */
 
 const SETTINGS = /** @type {SettingName[]} */ (["k", "order", "temperature", "top_p", "seed"]);
@@ -79,7 +69,7 @@ export class Lab {
     offer(/** @type {HTMLSelectElement} */ (this.setting("k")), options);
     const fields = [...SETTINGS.map((name) => this.setting(name)), this.refresh, this.remask, this.off];
     for (const field of fields) field.addEventListener("change", () => this.decode());
-    this.example.addEventListener("change", () => this.take(this.example.value));
+    this.example.addEventListener("change", () => this.takeExample(this.example.value));
     $("#own").addEventListener("submit", (event) => {
       event.preventDefault();
       this.take(this.puzzle.value);
@@ -135,20 +125,9 @@ export class Lab {
   restore(entries) {
     this.fault("");
     const models = splitNames(entries.model ?? joinNames([this.entries[0].name]));
-    const n = (entries.n ?? "0,all").split(",");
-    const faults = this.lanes.map((lane, i) => {
-      lane.latents = n[i] ?? (n[0] === "all" ? "0" : "all");
-      return lane.take(models[i] ?? models[0]);
-    });
+    const faults = this.lanes.map((lane, i) => lane.take(models[i] ?? models[0]));
     const examples = this.offerExamples();
-    for (const name of SETTINGS) {
-      const field = this.setting(name);
-      field.value = entries[name] ?? DEFAULTS[name] ?? "";
-      if (field instanceof HTMLSelectElement && field.selectedIndex < 0) {
-        field.append(el("option", { value: entries[name] }, entries[name]));
-        field.value = entries[name];
-      }
-    }
+    this.setSettings(SETTINGS, { ...(entries.puzzle === undefined && examples[0].settings), ...entries });
     this.refresh.checked = entries.keep === undefined;
     this.remask.checked = entries.remask !== undefined;
     this.off.checked = entries.off !== undefined;
@@ -165,6 +144,20 @@ export class Lab {
     this.firstStep = /^\d+$/.test(entries.step ?? "") ? Number(entries.step) : 1;
   }
 
+  /**
+   * Set n and some settings. Those that are left out have their default.
+   *
+   * @param {readonly SettingName[]} names
+   * @param {Record<string, string>} entries
+   */
+  setSettings(names, entries) {
+    const n = (entries.n ?? "0,all").split(",");
+    this.lanes.forEach((lane, i) => {
+      lane.latents = n[i] ?? (n[0] === "all" ? "0" : "all");
+    });
+    for (const name of names) setValue(this.setting(name), entries[name] ?? DEFAULTS[name] ?? "");
+  }
+
   /** Offer the examples of the first lane's model. */
   offerExamples() {
     const { examples } = this.entryOf(this.lanes[0]);
@@ -179,6 +172,13 @@ export class Lab {
   open() {
     this.restore(readAddress(location.hash) ?? {});
     this.decode(false);
+  }
+
+  /** @param {string} text of an example, which is decoded with the settings of its label */
+  takeExample(text) {
+    const example = this.entryOf(this.lanes[0]).examples.find(({ puzzle }) => puzzle === text);
+    if (example?.settings) this.setSettings(["k", "order"], example.settings);
+    this.take(text);
   }
 
   /** @param {string} text of a puzzle; empty is one's own */

@@ -6,6 +6,25 @@ import { $ } from "./dom.js";
 /** @typedef {import("./client.js").Client} Client */
 /** @typedef {import("./prediction.js").PredictionRequest} PredictionRequest */
 /** @typedef {import("./trace.js").Request} Request */
+/**
+ * @typedef {object} Example
+ * @property {string} puzzle
+ * @property {string} label
+ * @property {string} caption
+ * @property {Record<string, string> | null} settings n, k and order that the label is of, if they are not
+ *   the default ones. null if it is of no settings
+ */
+/**
+ * @typedef {object} Entry a model of the page
+ * @property {string} name
+ * @property {string} task
+ * @property {string} method
+ * @property {"free" | "fixed" | "none"} latent_control how n is set
+ * @property {number | "all"} latents n, unless it is set
+ * @property {number} side
+ * @property {number} candidates
+ * @property {Example[]} examples
+ */
 
 /** The page has arrived to its end, where the weights are. */
 const arrived = new Promise((resolve) => {

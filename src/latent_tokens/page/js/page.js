@@ -11,7 +11,7 @@ import { SceneText } from "./scene_text.js";
 import { SceneWhy } from "./scene_why.js";
 import { startTheme } from "./theme.js";
 
-/** @typedef {import("./lab.js").Entry} Entry */
+/** @typedef {import("./models.js").Entry} Entry */
 /** @typedef {import("./plot.js").Point} Point */
 /**
  * @typedef {object} Contents
@@ -51,10 +51,8 @@ function startPage() {
   };
   if (record) {
     new SceneOne(record, engine);
-    new SceneHundred(record, engine, (puzzle, [a, b]) => {
-      const settings = { n: `${a},${b}`, k: "1", order: "uniform", step: "36" }; // the last step
-      const entries = { puzzle, model: joinNames([record.model]), ...settings };
-      const address = writeAddress(entries);
+    new SceneHundred(record, engine, (entries) => {
+      const address = writeAddress({ ...entries, model: joinNames([record.model]), step: "36" }); // the last
       if (location.hash === address) openAddress();
       else location.hash = address;
     });

@@ -1,19 +1,24 @@
-/** Scene 2: a hundred puzzles, solved or not, on a dial of n. */
+/** Scene 2: a hundred boards with few givens, solved or not, on a dial of n. */
 
 import { Board } from "./board.js";
 import { $, messageOf, number, times, write } from "./dom.js";
+import { ORDER_NAMES } from "./moment.js";
 import { readPuzzle } from "./puzzle.js";
 
 /**
  * @typedef {object} Hundred written by scripts/page_examples.py
+ * @property {import("./decoding.js").OrderName} order
  * @property {number} candidates
  * @property {string[]} puzzles
  * @property {string[]} solved for each n from 0 on, a bit per puzzle
- * @property {number[]} processed tokens processed per puzzle, for each n
+ * @property {number} givens
+ * @property {number[]} processed tokens processed per board, for each n
+ * @property {{ givens: number, order: string, candidates: number, solved: Record<string, number> }[]} orders
  */
 
 const SIDE_OF_HUNDRED = 6;
-const GRID = { kind: "squares", name: "A hundred puzzles", columns: 10, count: 100 };
+const FEW = 4; // latent tokens, with which a board is shown first
+const GRID = { kind: "squares", name: "A hundred boards", columns: 10, count: 100 };
 
 export class SceneHundred {
   dial = /** @type {HTMLInputElement} */ ($("#hundred-dial"));
@@ -25,7 +30,7 @@ export class SceneHundred {
   /**
    * @param {{ model: string, seed: number, hundred: Hundred }} record
    * @param {import("./models.js").Engine} engine
-   * @param {(puzzle: string, latents: string[]) => void} show open a puzzle in the laboratory
+   * @param {(entries: Record<string, string>) => void} show open a board in the laboratory
    */
   constructor({ model, seed, hundred }, engine, show) {
     this.model = model;
@@ -33,7 +38,7 @@ export class SceneHundred {
     this.hundred = hundred;
     this.engine = engine;
     const [none] = hundred.solved;
-    this.picked = [...hundred.solved[hundred.solved.length - 1]].findIndex((bit, i) => bit > none[i]);
+    this.picked = [...hundred.solved[FEW]].findIndex((bit, i) => bit > none[i]);
     this.board = new Board($("#hundred-board"), (puzzle) => {
       this.pick(puzzle);
       $("#hundred-open").scrollIntoView({ block: "nearest" });
@@ -42,8 +47,11 @@ export class SceneHundred {
     $("#hundred-back").addEventListener("click", () => this.pick((this.picked + length - 1) % length));
     $("#hundred-on").addEventListener("click", () => this.pick((this.picked + 1) % length));
     $("#hundred-open").addEventListener("click", () => {
-      show(hundred.puzzles[this.picked], ["0", String(this.latents || "all")]);
+      const { puzzles, order, candidates } = hundred;
+      const k = String(candidates);
+      show({ puzzle: puzzles[this.picked], n: `0,${this.latents || FEW}`, k, order });
     });
+    write($("#hundred-orders"), this.otherOrders);
     this.dial.max = String(hundred.solved.length - 1);
     this.dial.addEventListener("input", () => {
       this.stop("");
@@ -60,6 +68,17 @@ export class SceneHundred {
   get latents() {
     const n = Number(this.dial.value);
     return n === this.hundred.solved.length - 1 ? "all" : n;
+  }
+
+  /** The counts of the same boards in the other orders, in words. */
+  get otherOrders() {
+    const { givens, order, orders } = this.hundred;
+    const others = orders.filter((row) => row.givens === givens && row.order !== order);
+    const words = others.map(({ order: name, candidates, solved }) => {
+      const [none, few, all] = Object.values(solved);
+      return `${none}, ${few} and ${all} (${ORDER_NAMES[name]}, k = ${candidates})`;
+    });
+    return `Solved in other orders with n = 0, 4 and all: ${words.join(", ")}.`;
   }
 
   /** @param {number} puzzle that can be watched */
@@ -84,12 +103,12 @@ export class SceneHundred {
       return { sign: "", kind: `${result} ${check} ${flip} ${picked}`, label };
     });
     this.board.draw(GRID, cells);
-    write($("#hundred-open"), `Watch puzzle ${this.picked + 1}`);
+    write($("#hundred-open"), `Watch board ${this.picked + 1}`);
     write($("#hundred-count"), String(count));
     write($("#hundred-n"), String(this.latents));
     this.dial.setAttribute("aria-valuetext", `n = ${this.latents}, ${count} of 100 solved`);
     const most = processed[processed.length - 1];
-    const cost = `${number(processed[n])} tokens processed per puzzle, ${times(processed[n] / most)} of all.`;
+    const cost = `${number(processed[n])} tokens processed per board, ${times(processed[n] / most)} of all.`;
     write($("#hundred-cost"), cost);
     $("#hundred-meter").style.width = `${(100 * processed[n]) / most}%`;
   }
@@ -103,15 +122,14 @@ export class SceneHundred {
     write($("#hundred-words"), words);
   }
 
-  /** Decode the puzzles at the chosen n, and compare the results with the stored bits. */
+  /** Decode the boards at the chosen n, and compare the results with the stored bits. */
   async check() {
     this.stop("The model is loading.");
     const control = new AbortController();
     this.control = control;
     write($("#hundred-check"), "Stop");
-    const { puzzles, solved, candidates } = this.hundred;
+    const { puzzles, solved, order, candidates } = this.hundred;
     const bits = solved[Number(this.dial.value)];
-    const order = /** @type {const} */ ("uniform");
     const settings = { latents: this.latents, candidates, order, seed: this.seed };
     try {
       for (const [puzzle, text] of puzzles.entries()) {

@@ -7,6 +7,7 @@ python research/boards-9x9/boards_9x9.py --measure-missing    # train and measur
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ SAMPLES = 1_000
 PLANNED = 15_000  # steps of the learning rate schedule
 TAKEN = {"arm": 11_000, "ar-mtp": 11_000, "mdm": 10_000, "sidm": 10_000, "scdm": 10_000}
 """The steps after which the training of a method ended: what one GPU took in nine minutes."""
+LONGER = "17,000 steps"
+LONGER_STEPS = 17_000  # of one mdm, in bf16 on a CPU core, to the end of the schedule
+LONGER_ORDERS = ("top-prob, k = 8", "entropy, k growing", "entropy, k = 8", "top-prob, k growing",
+                 "left to right", "uniform")  # fmt: skip
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "left to right": {"order": "left_to_right"},
@@ -61,29 +66,36 @@ def cells() -> Iterator[Cell]:
     yield from (Cell(method, "left to right") for method in ("ar-mtp", "arm"))
 
 
+def longer(order: str) -> Cell:
+    """Return the setting of the mdm that was trained longer, with seed 0."""
+    return Cell("mdm", order, None, LONGER)
+
+
 class Taken(Exception):
     """The steps of a training are taken."""
 
 
-def trained(method: str, seed: int, runs: Path) -> Path:
+def trained(cell: Cell, seed: int, runs: Path) -> Path:
     """Return the directory of a model, which is trained if it does not exist.
 
     The weights are those of the last validation, at the step that TAKEN names.
     """
+    is_longer = cell.variant == LONGER
+    steps, taken = (LONGER_STEPS, LONGER_STEPS) if is_longer else (PLANNED, TAKEN[cell.method])
     data = lt.DataConfig("sudoku-9", num_train=1_000_000, out=runs / "data")
     if not data.folder.exists():
         lt.make_data(data)
-    out = runs / f"sudoku-9-{method}-{seed}"
+    out = runs / f"sudoku-9-{cell.method}-{seed}{'-longer' if is_longer else ''}"
     config = lt.TrainConfig(
-        "sudoku-9", method, data=data.folder, out=out, seed=seed, steps=PLANNED, batch_size=128, lr=2.5e-3,
-        warmup=300, precision="fp32", resume="auto",
+        "sudoku-9", cell.method, data=data.folder, out=out, seed=seed, steps=steps, batch_size=128, lr=2.5e-3,
+        warmup=300, precision="bf16" if is_longer else "fp32", resume="auto",
     )  # fmt: skip
 
     def end(stage: str, step: int) -> None:
-        if stage == "saved" and step == TAKEN[method]:
+        if stage == "saved" and step == taken < steps:
             raise Taken
 
-    if not out.exists() or saved_step(out) < TAKEN[method]:
+    if not out.exists() or saved_step(out) < taken:
         with suppress(Taken):
             lt.fit(config, observe=end)
     return out
@@ -91,14 +103,18 @@ def trained(method: str, seed: int, runs: Path) -> Path:
 
 def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     """Append the row of a setting."""
-    folder = trained(cell.method, seed, runs)
+    folder = trained(cell, seed, runs)
     model = lt.load(folder)
     n = None if cell.latents is None else (cell.latents,)
     settings: Any = {} if cell.method in ("arm", "ar-mtp") else SETTINGS[cell.order]
     (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
-    entries = {"cell": cell._asdict(), "train_seed": seed, "train_steps": TAKEN[cell.method]}
+    steps = {
+        "train_steps": saved_step(folder),
+        "train_steps_planned": LONGER_STEPS if cell.variant == LONGER else PLANNED,
+    }
     digest = tensors_sha256(read_tensor_file(folder / "model.safetensors"))
-    append_result(path, {**row, **entries, "train_steps_planned": PLANNED, "weights_sha256": digest})
+    entries = {"cell": cell._asdict(), "train_seed": seed, "weights_sha256": digest}
+    append_result(path, {**row, **entries, **steps})
 
 
 def values_table(lines: dict[Cell, Line]) -> str:
@@ -106,6 +122,15 @@ def values_table(lines: dict[Cell, Line]) -> str:
     table = [("order", "mdm", "sidm", "ar-mtp", "arm")]
     for order in SETTINGS:
         found = [lines.get(Cell(method, order)) for method in table[0][1:]]
+        table.append((order, *map(mean_and_bounds, found)))
+    return as_markdown(table)
+
+
+def longer_table(lines: dict[Cell, Line]) -> str:
+    """Return the accuracy of one mdm, and of the one that was trained longer from the same seed."""
+    table = [("mdm, seed 0", f"{TAKEN['mdm']:,} steps", LONGER)]
+    for order in LONGER_ORDERS:
+        found = (lines[Cell("mdm", order)].of_seeds((0,)), lines[longer(order)])
         table.append((order, *map(mean_and_bounds, found)))
     return as_markdown(table)
 
@@ -196,13 +221,15 @@ def main(
     path = HERE / "rows.jsonl"
     if measure_missing:
         done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
-        for cell, seed in ((cell, seed) for cell in cells() for seed in SEEDS):
+        wanted = [*product(cells(), SEEDS), *((longer(order), 0) for order in LONGER_ORDERS)]
+        for cell, seed in wanted:
             if (cell, seed) not in done:
                 measure(cell, seed, runs, path)
     lines = lines_in(path)
     if measure_missing or draw_figure:
         draw(lines)
-    parts = [values_table(lines), dial_table(lines), claims_table(lines, claims()), f"{RULE}\n"]
+    parts = [values_table(lines), longer_table(lines), dial_table(lines), claims_table(lines, claims())]
+    parts.append(f"{RULE}\n")
     print("\n".join(parts), end="")
 
 

@@ -209,7 +209,7 @@ def curves(order: str) -> dict[str, list[Cell]]:
         "R loops: sidm": [looped("sidm", order, None, number) for number in NUMBERS_OF_LOOPS[order]],
         "one sample: sidm": [Cell("sidm", order)],
         "R loops: mdm": [looped("mdm", order, None, number) for number in NUMBERS_OF_LOOPS[order]],
-        "4 and 16 registers: sidm": [with_registers(order, number) for number in REGISTERS],
+        "r registers: sidm": [with_registers(order, number) for number in REGISTERS],
         "4 latent tokens without a loss": [without_loss(order)],
     }
     if order == FIXED:
@@ -288,7 +288,7 @@ STYLES = {
     "R loops: sidm": (METHOD_COLORS["sidm"], "s-"),
     "one sample: sidm": (METHOD_COLORS["sidm"], "o"),
     "R loops: mdm": (METHOD_COLORS["mdm"], "s-"),
-    "4 and 16 registers: sidm": (METHOD_COLORS["sidm"], "^-"),
+    "r registers: sidm": (METHOD_COLORS["sidm"], "^-"),
     "4 latent tokens without a loss": (METHOD_COLORS["esolm"], "v"),
     "n latent tokens: scdm, 4 loops": (METHOD_COLORS["scdm"], "s--"),
     "best of N: scdm, n = 4": (METHOD_COLORS["scdm"], "x-."),

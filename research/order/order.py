@@ -31,6 +31,7 @@ from latent_tokens.paper.run import ready, ready_model
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
+import nats_by_order  # noqa: E402
 from contradictions import SHOWN, contradictions_of, kinds_table, peers_of, reach_table  # noqa: E402
 from tables import (  # noqa: E402
     RULE,
@@ -79,11 +80,13 @@ CHOICES: dict[str, dict[str, Any]] = {
     "entropy": {"order": "entropy", "candidates": 4},
     "least certain": {"confidence": least_certain, "candidates": 4},
     "blocks of 6": {"order": "blockwise:6", "candidates": 4},
+    "blocks of 6, entropy": {"order": "blockwise:6", "confidence": "entropy", "candidates": 4},
     "blocks of 12": {"order": "blockwise:12", "candidates": 4},
 }
 """The settings of the other orders. With k = 4, as in figure-1, n = 0 leaves three other masked tokens."""
 
 ORDERS = (*FIXED, *CHOICES)
+PLANNED = (*FIXED, "uniform")  # orders that do not depend on predictions
 
 
 def constrained(sign: int, net: lt.Denoiser, task: Any) -> LatentPolicy:
@@ -106,7 +109,6 @@ POLICIES: dict[str, Any] = {
 }
 """Latent tokens other than the nearest, from left to right: a test of the explanation."""
 
-MAIN = ("left to right", "box by box", "column by column", "entropy", "top-prob", "uniform")
 NUMBERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, "all")
 
 
@@ -119,12 +121,12 @@ def settings_of(order: str) -> dict[str, Any]:
 
 def cells() -> Iterator[Cell]:
     """Yield every setting, those of the finding first."""
-    parts = ((NUMBERS, MAIN[:1]), ((0, 4, "all"), MAIN), (SHOWN, ORDERS), (NUMBERS, ORDERS))
+    parts = ((NUMBERS, ("left to right",)), ((0, 4, "all"), ORDERS))
     for numbers, orders in parts:
         for order in orders:
             yield from (Cell("scdm", order, n) for n in numbers)
             yield from (Cell(method, order) for method in ("mdm", "sidm"))
-    yield from (Cell("esolm", order, n) for order in ORDERS for n in NUMBERS)
+    yield from (Cell("esolm", "left to right", n) for n in (0, 1, 2, 4, 8, "all"))
 
 
 def chosen_latents() -> list[Cell]:
@@ -261,12 +263,20 @@ def main(
         wanted = dict.fromkeys((cell, seed) for cell in (*chosen_latents(), *cells()) for seed in SEEDS)
         done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
         missing = [each for each in wanted if each not in done]
-        recipes = {(cell.method, seed): recipe_of(cell.method, seed, runs) for cell, seed in missing}
+        scored = {(cell, seed) for cell, by_seed in nats_by_order.by_cell().items() for seed in by_seed}
+        unscored = [each for each in product(nats_by_order.cells(PLANNED), SEEDS) if each not in scored]
+        needed = [*missing, *unscored]
+        recipes = {(cell.method, seed): recipe_of(cell.method, seed, runs) for cell, seed in needed}
         for recipe in recipes.values():
             ready(recipe.data)  # before the workers need it
         run = Parallel(n_jobs=workers, pre_dispatch=workers, batch_size=1)
         run(delayed(ready_model)(recipe) for recipe in recipes.values())
         run(delayed(measure)(cell, seed, runs, path) for cell, seed in missing)
+        folders = {key: recipe.training.folder for key, recipe in recipes.items()}
+        run(
+            delayed(nats_by_order.measure)(cell, FIXED.get(cell.order), folders[cell.method, seed], seed)
+            for cell, seed in unscored
+        )
     lines = lines_in(path)
     if measure_missing or draw_figure:
         draw(lines)
@@ -279,6 +289,7 @@ def main(
         tables.append(accuracy_table(lines, "esolm", NUMBERS))
     compared = [claim for claim in claims() if {claim.first, claim.second} <= lines.keys()]
     tables += [choices_table(lines), claims_table(lines, compared), reach_table(lines), kinds_table(lines)]
+    tables.append(nats_by_order.nats_table(PLANNED, lines))
     print("\n".join([*tables, f"{RULE}\n"]), end="")
 
 

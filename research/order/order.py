@@ -282,6 +282,8 @@ def main(
         draw(lines)
     chosen = [Cell(method, "left to right", n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
     chosen += [Cell(method, "left to right") for method in ("sidm", "mdm")]
+    best = "blocks of 6, entropy"
+    chosen += [*(Cell("scdm", best, n) for n in (0, 4, "all")), Cell("sidm", best), Cell("mdm", best)]
     tables = [values_table([lines[cell] for cell in chosen])]
     tables.append(accuracy_table(lines, "scdm", NUMBERS))
     tables += [accuracy_table(lines, method, (None,)) for method in ("mdm", "sidm")]

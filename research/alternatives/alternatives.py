@@ -324,7 +324,7 @@ def draw(lines: dict[Cell, Line]) -> None:
     caption = (
         f"6x6 boards, networks of 0.8M parameters, trained with equal operations. {SAMPLES} boards per point "
         f"and seed (1,000 for plain networks, {remasking.SAMPLES} for remasking), three training seeds, "
-        "95% intervals over seeds (scdm with loops: one). Top-prob: k = 4."
+        "95% intervals over seeds. Top-prob: k = 4."
     )
     four, loops = lines[Cell("scdm", FIXED, 4)], lines[looped("sidm", FIXED, None, 4)]
     title = "Left to right, four latent tokens make {:.0f}% valid boards, four loops {:.0f}%"

@@ -71,6 +71,11 @@ def longer(order: str) -> Cell:
     return Cell("mdm", order, None, LONGER)
 
 
+def steps_of(cell: Cell) -> tuple[int, int]:
+    """Return the planned and the taken steps of a model."""
+    return (LONGER_STEPS, LONGER_STEPS) if cell.variant == LONGER else (PLANNED, TAKEN[cell.method])
+
+
 class Taken(Exception):
     """The steps of a training are taken."""
 
@@ -81,7 +86,7 @@ def trained(cell: Cell, seed: int, runs: Path) -> Path:
     The weights are those of the last validation, at the step that TAKEN names.
     """
     is_longer = cell.variant == LONGER
-    steps, taken = (LONGER_STEPS, LONGER_STEPS) if is_longer else (PLANNED, TAKEN[cell.method])
+    steps, taken = steps_of(cell)
     data = lt.DataConfig("sudoku-9", num_train=1_000_000, out=runs / "data")
     if not data.folder.exists():
         lt.make_data(data)
@@ -108,13 +113,10 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     n = None if cell.latents is None else (cell.latents,)
     settings: Any = {} if cell.method in ("arm", "ar-mtp") else SETTINGS[cell.order]
     (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
-    steps = {
-        "train_steps": saved_step(folder),
-        "train_steps_planned": LONGER_STEPS if cell.variant == LONGER else PLANNED,
-    }
+    planned, taken = steps_of(cell)
     digest = tensors_sha256(read_tensor_file(folder / "model.safetensors"))
-    entries = {"cell": cell._asdict(), "train_seed": seed, "weights_sha256": digest}
-    append_result(path, {**row, **entries, **steps})
+    entries = {"cell": cell._asdict(), "train_seed": seed, "train_steps": taken}
+    append_result(path, {**row, **entries, "train_steps_planned": planned, "weights_sha256": digest})
 
 
 def values_table(lines: dict[Cell, Line]) -> str:

@@ -86,7 +86,7 @@ CHOICES: dict[str, dict[str, Any]] = {
 """The settings of the other orders. With k = 4, as in figure-1, n = 0 leaves three other masked tokens."""
 
 ORDERS = (*FIXED, *CHOICES)
-PLANNED = (*FIXED, "uniform")  # orders that do not depend on predictions
+NOT_ADAPTIVE = (*FIXED, "uniform")  # orders that do not depend on predictions
 
 
 def constrained(sign: int, net: lt.Denoiser, task: Any) -> LatentPolicy:
@@ -264,7 +264,7 @@ def main(
         done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
         missing = [each for each in wanted if each not in done]
         scored = {(cell, seed) for cell, by_seed in nats_by_order.by_cell().items() for seed in by_seed}
-        unscored = [each for each in product(nats_by_order.cells(PLANNED), SEEDS) if each not in scored]
+        unscored = [each for each in product(nats_by_order.cells(NOT_ADAPTIVE), SEEDS) if each not in scored]
         needed = [*missing, *unscored]
         recipes = {(cell.method, seed): recipe_of(cell.method, seed, runs) for cell, seed in needed}
         for recipe in recipes.values():
@@ -291,7 +291,7 @@ def main(
         tables.append(accuracy_table(lines, "esolm", NUMBERS))
     compared = [claim for claim in claims() if {claim.first, claim.second} <= lines.keys()]
     tables += [choices_table(lines), claims_table(lines, compared), reach_table(lines), kinds_table(lines)]
-    tables.append(nats_by_order.nats_table(PLANNED, lines))
+    tables.append(nats_by_order.nats_table(NOT_ADAPTIVE, lines))
     print("\n".join([*tables, f"{RULE}\n"]), end="")
 
 

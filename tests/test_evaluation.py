@@ -71,6 +71,11 @@ SETTINGS = [  # the method, the settings, and entries of the row
         {"order": lt.blockwise(4), "confidence": lt.margin},
         {"order": "blockwise:4 margin", "paper_cost": None},
     ),
+    (
+        "scdm",
+        {"order": "blockwise:4", "confidence": "entropy"},
+        {"order": "blockwise:4 entropy", "paper_cost": None},
+    ),
     ("scdm", {"latents": lambda masked: 2, "latent_policy": "random"}, {"paper_cost": None}),
     ("ar-mtp-window-8", {"tokens_per_step": 4}, {"latents": 4, "paper_cost": None}),
     # The paper's formula has no blocks, and one token per step.
@@ -100,6 +105,8 @@ REFUSED = [
     ("scdm", {"order": "uniform", "candidates": 8}, "Use candidates=1"),
     ("arm", {"candidates": "growing"}, "Use"),
     ("scdm", {"order": "uniform", "confidence": lt.margin}, "confidence=margin with order=uniform"),
+    ("scdm", {"order": "margin", "confidence": "entropy"}, "order=margin with confidence=entropy"),
+    ("scdm", {"protocol": "paper", "confidence": "entropy"}, "protocol=paper with confidence"),
     ("arm", {"refresh": False}, "order=left_to_right"),
     ("scdm", {"order": "uniform", "candidates": lt.growing}, "candidates=growing with order=uniform"),
     ("scdm", {"latents": lambda masked: 4, "candidates": "all"}, "with candidates=all"),

@@ -194,7 +194,7 @@ def test_decoding_stores_one_rule_of_its_short_forms():
     assert lt.Decoding(tokens_per_step=1) == lt.Decoding()
 
 
-OWN_FUNCTIONS = {"confidence", "select", "remask"}
+OWN_FUNCTIONS = {"select", "remask"}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ Precision = Literal["fp32", "bf16"]
 PrecisionSetting = Literal["auto", "fp32", "bf16"]
 PositionName = Literal["both", "rotary", "learned"]
 TrackerName = Literal["wandb", "trackio", "tensorboard", "mlflow"]
-OrderName = Literal["top_prob", "margin", "entropy", "uniform", "left_to_right"]
+ConfidenceName = Literal["top_prob", "margin", "entropy"]
+OrderName = Literal[ConfidenceName, "uniform", "left_to_right"]
 PolicyName = Literal["nearest", "random", "relevant"]
 NumLatents = int | Literal["all"]
 NumCandidates = int | Literal["all", "growing"]
@@ -105,6 +106,9 @@ class InputConfig(Config):
     """Decoding order. top_prob, margin or entropy (adaptive), uniform, left_to_right or blockwise:N
     (top_prob in blocks of N positions from left to right). Default: top_prob, uniform for text,
     left_to_right for arm and ar-mtp, entropy with an entropy bound."""
+    confidence: ConfidenceName | None = None
+    """What ranks candidates: with --order blockwise:N within a block, with a threshold or factor in
+    any order. Default: top_prob, or that of the order."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
     are labeled off-distribution."""

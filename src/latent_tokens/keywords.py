@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from latent_tokens.configs import (
+    ConfidenceName,
     NumCandidates,
     NumLatents,
     PolicyName,
@@ -31,7 +32,7 @@ class DecodingKeywords(TypedDict, total=False):
     latents: Swept[NumLatents] | Function
     tokens_per_step: int | Function | None
     order: str | Function | None
-    confidence: str | Function | None
+    confidence: ConfidenceName | Function | None
     latent_policy: PolicyName | Function | None
     refresh: bool
     temperature: float | None

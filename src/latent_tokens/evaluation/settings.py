@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from latent_tokens.checks import block_in, function_name, refuse
 from latent_tokens.configs import EvalConfig, NumLatents, SamplingConfig
+from latent_tokens.core.confidence import Confidence
 from latent_tokens.core.decoding import (
     CONFIDENCES,
     DEFAULT_CANDIDATES,
@@ -56,7 +57,7 @@ def order_for(
         return config.order or default
     if config.entropy_bound is not None:
         return "entropy"
-    ranks = has_rule(config, functions) or "confidence" in functions
+    ranks = has_rule(config, functions) or confidence_of(config, functions) is not None
     return "top_prob" if ranks and default == "uniform" else default
 
 
@@ -69,15 +70,13 @@ def split_functions(settings: Mapping[str, object]) -> tuple[dict[str, Any], dic
     """Return (the settings by name, those that are functions for a field of `Decoding`).
 
     Raises:
-        ValueError: a confidence is unknown, or a rule of selection is no function.
+        ValueError: a rule of selection is no function.
     """
     fields_of = {field.name for field in fields(Decoding)} | {"tokens_per_step"}
     functions: dict[str, Any] = {
         name: value for name, value in settings.items() if name in fields_of and callable(value)
     }
     named = {name: value for name, value in settings.items() if name not in functions}
-    if "confidence" in named:
-        functions["confidence"] = CONFIDENCES[cast(str, named.pop("confidence"))]
     if "select" in named:
         raise ValueError(f"select={named['select']}: must be a function. Use threshold=0.9.")
     return named, functions
@@ -101,14 +100,15 @@ def decoding_for(
         ValueError: the method or the order does not support a setting.
     """
     order = order_for(method, task, config, functions)
-    check_named_order(config, functions)
+    confidence = confidence_of(config, functions)
+    check_named_order(config, confidence)
     is_ruled = has_rule(config, functions)
     k = growing if config.candidates == "growing" else cast(Count | None, config.candidates)
     if k is None and not is_adaptive(order) and not is_ruled:
         k = 1
     check_order(method, config, order, is_ruled)
-    if "confidence" in functions and not is_adaptive(order) and not is_ruled:
-        setting = f"confidence={function_name(functions['confidence'])} with order={order}"
+    if confidence is not None and not is_adaptive(order) and not is_ruled:
+        setting = f"confidence={function_name(confidence)} with order={order}"
         refuse(
             setting, "this order decodes its next token", "order=top_prob of a mdm or scdm model"
         )
@@ -122,11 +122,12 @@ def decoding_for(
     check_candidates(method, length, **counts, follows=order if follows else None)
 
     # Add the defaults of the task.
+    named = None if "order" in functions else CONFIDENCES.get(order)
     settings = {
         **{name: getattr(config, name) for name in AS_THEY_ARE},
         "candidates": k,
         "order": schedule_of(order, method),
-        "confidence": None if "order" in functions else CONFIDENCES.get(order),
+        "confidence": named if confidence is None else confidence,
         "confidence_noise": config.confidence_noise or 0,
         "drafts": config.drafts or 0,
     }
@@ -160,9 +161,14 @@ def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bo
         refuse(setting, "this rule decodes by entropy", "order=entropy, or leave it out")
 
 
-def check_named_order(config: SamplingConfig, functions: Mapping[str, Any]) -> None:
-    """Raise ValueError if the order is the name of another confidence than the one that is passed."""
-    confidence = functions.get("confidence")
+def confidence_of(config: SamplingConfig, functions: Mapping[str, Any]) -> Confidence | None:
+    """Return the confidence that is set: a function of your own, or that of the config by its name."""
+    named = None if config.confidence is None else CONFIDENCES[config.confidence]
+    return functions.get("confidence", named)
+
+
+def check_named_order(config: SamplingConfig, confidence: Confidence | None) -> None:
+    """Raise ValueError if the order is the name of another confidence than the one that is set."""
     named = CONFIDENCES.get(config.order or "")
     if named is not None and confidence not in (None, named):
         setting = f"order={config.order} with confidence={function_name(confidence)}"
@@ -277,6 +283,20 @@ def shown_order(method: Method, decoding: Decoding) -> str:
     return "uniform" if is_uniform else function_name(decoding.ranking)
 
 
+def order_of_row(
+    method: Method,
+    task: Language,
+    config: SamplingConfig,
+    decoding: Decoding,
+    functions: Mapping[str, Any] = NONE,
+) -> str:
+    """Return the order of a row: its name, or how functions and a confidence decode."""
+    is_named = functions.keys().isdisjoint(("order", "confidence", "select"))
+    if is_named and config.confidence is None:
+        return order_for(method, task, config)
+    return shown_order(method, decoding)
+
+
 def row_settings(
     method: Method,
     task: Language,
@@ -285,12 +305,10 @@ def row_settings(
     functions: Mapping[str, Any] = NONE,
 ) -> Row:
     """Return the settings that a row was decoded with. `functions` are as for `decoding_for`."""
-    is_named = functions.keys().isdisjoint(("order", "confidence", "select"))
-    order = order_for(method, task, config) if is_named else shown_order(method, decoding)
     settings = Row(
         task=task.name,
         method=name_of(method),
-        order=order,
+        order=order_of_row(method, task, config, decoding, functions),
         latents=shown_latents(method, decoding),
         candidates=shown_candidates(method, decoding),
     )
@@ -340,6 +358,7 @@ def with_protocol(
     if config.protocol is None:
         return config
     own = functions.keys() & {"order", "confidence", "candidates", "select"}
+    own |= set() if config.confidence is None else {"confidence"}
     if own:
         problem = "the protocol sets how candidates are decoded"
         refuse(f"protocol=paper with {min(own)}", problem, "one of the two")

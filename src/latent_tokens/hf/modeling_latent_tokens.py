@@ -269,9 +269,9 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             attention_mask: 0 at padding (B, L), at the end of a row.
             on_step: called after each step with its `Step`.
             **settings: latent_policy and any option of `latent-tokens sample`: latents, candidates,
-                order, tokens_per_step, threshold, entropy_bound, factor, frechet_bound, temperature,
-                top_p, t_max, t_min, seed, refresh, confidence_noise, drafts, remask_below,
-                remask_every, extra_passes and off_distribution.
+                order, confidence, tokens_per_step, threshold, entropy_bound, factor, frechet_bound,
+                temperature, top_p, t_max, t_min, seed, refresh, confidence_noise, drafts,
+                remask_below, remask_every, extra_passes and off_distribution.
 
         Raises:
             ValueError: a setting is out of range or not supported by the method.

@@ -18,7 +18,7 @@ from latent_tokens.evaluation.problems import Batch, check_solvable, decode_batc
 from latent_tokens.evaluation.settings import (
     decoding_for,
     for_puzzles,
-    order_for,
+    order_of_row,
     shown_candidates,
     shown_latents,
 )
@@ -211,7 +211,7 @@ def start_of(request: DecodeRequest) -> Start:
     settings = StartSettings(
         latents=shown_latents(method, request.decoding),
         candidates=shown_candidates(method, request.decoding),
-        order=order_for(method, request.model.task, request.setting),
+        order=order_of_row(method, request.model.task, request.setting, request.decoding),
         temperature=request.decoding.temperature,
         seed=request.setting.seed,
     )

@@ -33,6 +33,10 @@ TAKEN = {"arm": 11_000, "ar-mtp": 11_000, "mdm": 10_000, "sidm": 10_000, "scdm":
 """The steps after which the training of a method ended: what one GPU took in nine minutes."""
 LONGER = "17,000 steps"
 LONGER_STEPS = 17_000  # of one mdm, in bf16 on a CPU core, to the end of the schedule
+BUNDLED = "bundled"
+BUNDLED_STEPS = {"mdm": LONGER_STEPS, "scdm": 20_000}  # of sudoku-9-mdm, which is LONGER in bf16, and -scdm
+BUNDLED_ORDERS = ("left to right", "rows, entropy, k = 8", "rows, top-prob, k = 8")
+FEW_NUMBERS = (0, 4, 8, "all")
 LONGER_ORDERS = ("top-prob, k = 8", "entropy, k growing", "entropy, k = 8", "top-prob, k growing",
                  "left to right", "uniform")  # fmt: skip
 
@@ -45,6 +49,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "margin, k = 8": {"order": "margin", "candidates": 8},
     "entropy, k = 8": {"order": "entropy", "candidates": 8},
     "entropy, k growing": {"order": "entropy", "candidates": "growing"},
+    "rows, entropy, k = 8": {"order": "blockwise:9", "confidence": "entropy", "candidates": 8},
+    "rows, top-prob, k = 8": {"order": "blockwise:9", "candidates": 8},
 }
 NUMBERS: dict[str, tuple[int | str, ...]] = {
     "left to right": (0, 1, 2, 3, 4, 6, 8, 16, 32, "all"),
@@ -54,6 +60,8 @@ NUMBERS: dict[str, tuple[int | str, ...]] = {
     "top-prob, k = all": (0,),
     "entropy, k = 8": (0, 8, "all"),
     "entropy, k growing": (0, "all"),
+    "rows, entropy, k = 8": FEW_NUMBERS,
+    "rows, top-prob, k = 8": FEW_NUMBERS,
 }
 """The numbers of latent tokens of scdm in each order."""
 
@@ -71,9 +79,25 @@ def longer(order: str) -> Cell:
     return Cell("mdm", order, None, LONGER)
 
 
+def bundled(order: str) -> list[Cell]:
+    """Return the settings of the bundled models in an order: mdm, and scdm by its number of latent tokens."""
+    models = [("mdm", None), *(("scdm", n) for n in FEW_NUMBERS)]
+    return [Cell(method, order, n, BUNDLED) for method, n in models]
+
+
+def of_one_seed() -> Iterator[Cell]:
+    """Yield the settings of the models that were trained once."""
+    yield from map(longer, LONGER_ORDERS)
+    for order in BUNDLED_ORDERS:
+        yield from bundled(order)
+
+
 def steps_of(cell: Cell) -> tuple[int, int]:
     """Return the planned and the taken steps of a model."""
-    return (LONGER_STEPS, LONGER_STEPS) if cell.variant == LONGER else (PLANNED, TAKEN[cell.method])
+    if cell.variant is None:
+        return PLANNED, TAKEN[cell.method]
+    steps = LONGER_STEPS if cell.variant == LONGER else BUNDLED_STEPS[cell.method]
+    return steps, steps
 
 
 class Taken(Exception):
@@ -108,13 +132,12 @@ def trained(cell: Cell, seed: int, runs: Path) -> Path:
 
 def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     """Append the row of a setting."""
-    folder = trained(cell, seed, runs)
-    model = lt.load(folder)
+    model = lt.load(f"sudoku-9-{cell.method}" if cell.variant == BUNDLED else trained(cell, seed, runs))
     n = None if cell.latents is None else (cell.latents,)
     settings: Any = {} if cell.method in ("arm", "ar-mtp") else SETTINGS[cell.order]
     (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
     planned, taken = steps_of(cell)
-    digest = tensors_sha256(read_tensor_file(folder / "model.safetensors"))
+    digest = tensors_sha256(read_tensor_file(model.net.folder / "model.safetensors"))
     entries = {"cell": cell._asdict(), "train_seed": seed, "train_steps": taken}
     append_result(path, {**row, **entries, "train_steps_planned": planned, "weights_sha256": digest})
 
@@ -124,7 +147,8 @@ def values_table(lines: dict[Cell, Line]) -> str:
     table = [("order", "mdm", "sidm", "ar-mtp", "arm")]
     for order in SETTINGS:
         found = [lines.get(Cell(method, order)) for method in table[0][1:]]
-        table.append((order, *map(mean_and_bounds, found)))
+        if any(found):
+            table.append((order, *map(mean_and_bounds, found)))
     return as_markdown(table)
 
 
@@ -132,8 +156,17 @@ def longer_table(lines: dict[Cell, Line]) -> str:
     """Return the accuracy of one mdm, and of the one that was trained longer from the same seed."""
     table = [("mdm, seed 0", f"{TAKEN['mdm']:,} steps", LONGER)]
     for order in LONGER_ORDERS:
-        found = (lines[Cell("mdm", order)].of_seeds((0,)), lines[longer(order)])
+        shorter = lines.get(Cell("mdm", order))
+        found = (shorter and shorter.of_seeds((0,)), lines[longer(order)])
         table.append((order, *map(mean_and_bounds, found)))
+    return as_markdown(table)
+
+
+def bundled_table(lines: dict[Cell, Line]) -> str:
+    """Return the accuracy of the bundled models: a row per order, a column per model and n."""
+    table = [("bundled models", "mdm", *(f"scdm, n = {n}" for n in FEW_NUMBERS))]
+    for order in BUNDLED_ORDERS:
+        table.append((order, *(mean_and_bounds(lines[cell]) for cell in bundled(order))))
     return as_markdown(table)
 
 
@@ -143,12 +176,13 @@ def dial_table(lines: dict[Cell, Line]) -> str:
     table = [("scdm", *(f"n = {n}" for n in numbers))]
     for order in NUMBERS:
         found = [lines.get(Cell("scdm", order, n)) for n in numbers]
-        table.append((order, *map(mean_and_bounds, found)))
+        if any(found):
+            table.append((order, *map(mean_and_bounds, found)))
     return as_markdown(table)
 
 
-def claims() -> list[Claim]:
-    """Return the claims of the paper, in each order, and those on the order."""
+def claims(lines: dict[Cell, Line]) -> list[Claim]:
+    """Return the claims of the paper, in each order, and those on the order, of what was measured."""
     listed = []
     for order in SETTINGS:
         none, every = Cell("scdm", order, 0), Cell("scdm", order, "all")
@@ -174,8 +208,7 @@ def claims() -> list[Claim]:
         Claim("scdm left to right: n=8 > n=0", eight, none),
         Claim("scdm left to right: n=8 > n=4", eight, four),
     ]  # fmt: skip
-    known = set(cells())
-    return [claim for claim in listed if {claim.first, claim.second} <= known]
+    return [claim for claim in listed if {claim.first, claim.second} <= lines.keys()]
 
 
 def draw(lines: dict[Cell, Line]) -> None:
@@ -223,15 +256,15 @@ def main(
     path = HERE / "rows.jsonl"
     if measure_missing:
         done = {(Cell(**row["cell"]), row["train_seed"]) for row in read_results(path)}
-        wanted = [*product(cells(), SEEDS), *((longer(order), 0) for order in LONGER_ORDERS)]
+        wanted = [*((cell, 0) for cell in of_one_seed()), *product(cells(), SEEDS)]
         for cell, seed in wanted:
             if (cell, seed) not in done:
                 measure(cell, seed, runs, path)
     lines = lines_in(path)
     if measure_missing or draw_figure:
         draw(lines)
-    parts = [values_table(lines), longer_table(lines), dial_table(lines), claims_table(lines, claims())]
-    parts.append(f"{RULE}\n")
+    parts = [values_table(lines), longer_table(lines), bundled_table(lines), dial_table(lines)]
+    parts += [claims_table(lines, claims(lines)), f"{RULE}\n"]
     print("\n".join(parts), end="")
 
 

@@ -28,6 +28,7 @@ from tables import RULE, Cell, Claim, Line, claims_table, error_bars, lines_in, 
 ROOT = HERE.parents[1]
 SEEDS = range(3)
 SAMPLES = 1_000
+SAMPLES_OF_BUNDLED = 500
 PLANNED = 15_000  # steps of the learning rate schedule
 TAKEN = {"arm": 11_000, "ar-mtp": 11_000, "mdm": 10_000, "sidm": 10_000, "scdm": 10_000}
 """The steps after which the training of a method ended: what one GPU took in nine minutes."""
@@ -135,7 +136,8 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
     model = lt.load(f"sudoku-9-{cell.method}" if cell.variant == BUNDLED else trained(cell, seed, runs))
     n = None if cell.latents is None else (cell.latents,)
     settings: Any = {} if cell.method in ("arm", "ar-mtp") else SETTINGS[cell.order]
-    (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=SAMPLES, seed=seed, **settings)
+    number = SAMPLES_OF_BUNDLED if cell.variant == BUNDLED else SAMPLES
+    (row,) = lt.evaluate(model.net, model.task, latents=n, num_samples=number, seed=seed, **settings)
     planned, taken = steps_of(cell)
     digest = tensors_sha256(read_tensor_file(model.net.folder / "model.safetensors"))
     entries = {"cell": cell._asdict(), "train_seed": seed, "train_steps": taken}

@@ -86,6 +86,8 @@ CHOICES: dict[str, dict[str, Any]] = {
 """The settings of the other orders. With k = 4, as in figure-1, n = 0 leaves three other masked tokens."""
 
 ORDERS = (*FIXED, *CHOICES)
+BEST = "blocks of 6, entropy"
+NAMES = {BEST: "row by row, entropy"}  # in the figure
 NOT_ADAPTIVE = (*FIXED, "uniform")  # orders that do not depend on predictions
 
 
@@ -211,21 +213,22 @@ def draw(lines: dict[Cell, Line]) -> None:
     panels = sheet.subplots(1, 2, sharey=True)
     shown = (
         [("scdm", "left to right"), ("scdm", "box by box"), ("esolm", "left to right")],
-        [("scdm", "entropy"), ("scdm", "column by column"), ("scdm", "top-prob")],
+        [("scdm", order) for order in (BEST, "entropy", "column by column", "top-prob")],
     )
     most = SIDE**2 - 1
-    styles = ("-", "--", ":")
+    styles = ("-", "--", ":", "-.")
     for axes, curves in zip(panels, shown, strict=True):
-        for (method, order), style in zip(curves, styles, strict=True):
+        for (method, order), style in zip(curves, styles, strict=False):
             curve = [lines[cell] for n in NUMBERS if (cell := Cell(method, order, n)) in lines]
             at = [most if line.cell.latents == "all" else line.cell.latents for line in curve]
+            name = NAMES.get(order, order)
             error_bars(
-                axes, at, curve, color=METHOD_COLORS[method], fmt=f"{style}o", label=f"{method}, {order}"
+                axes, at, curve, color=METHOD_COLORS[method], fmt=f"{style}o", label=f"{method}, {name}"
             )
             mdm = lines.get(Cell("mdm", order))
             if mdm is not None and method == "scdm":
                 number = styles.index(style)
-                look = {"color": METHOD_COLORS["mdm"], "fmt": "os^"[number], "label": f"mdm, {order}"}
+                look = {"color": METHOD_COLORS["mdm"], "fmt": "os^D"[number], "label": f"mdm, {name}"}
                 error_bars(axes, [most + 1.5 + 1.2 * number], [mdm], **look)
         axes.set_xticks([0, 4, 8, 16, 24, most], ["0", "4", "8", "16", "24", "all"])
         axes.set(ylim=(0, 100))
@@ -238,9 +241,9 @@ def draw(lines: dict[Cell, Line]) -> None:
     )
     added = [
         lines[Cell("scdm", order, 4)].mean - lines[Cell("scdm", order, 0)].mean
-        for order in ("left to right", "column by column", "top-prob")
+        for order in ("left to right", BEST, "top-prob")
     ]
-    title = "Four latent tokens add {:.0f} points from left to right, {:.0f} by columns, {:.0f} by top-prob"
+    title = "Four latent tokens add {:.0f} points from left to right, {:.0f} row by row, {:.0f} by top-prob"
     save_sheet(sheet, title.format(*added), caption, HERE / "order", dark=True)
 
 
@@ -282,8 +285,7 @@ def main(
         draw(lines)
     chosen = [Cell(method, "left to right", n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
     chosen += [Cell(method, "left to right") for method in ("sidm", "mdm")]
-    best = "blocks of 6, entropy"
-    chosen += [*(Cell("scdm", best, n) for n in (0, 4, "all")), Cell("sidm", best), Cell("mdm", best)]
+    chosen += [*(Cell("scdm", BEST, n) for n in (0, 4, "all")), Cell("sidm", BEST), Cell("mdm", BEST)]
     tables = [values_table([lines[cell] for cell in chosen])]
     tables.append(accuracy_table(lines, "scdm", NUMBERS))
     tables += [accuracy_table(lines, method, (None,)) for method in ("mdm", "sidm")]

@@ -36,7 +36,7 @@ LONGER = "17,000 steps"
 LONGER_STEPS = 17_000  # of one mdm, in bf16 on a CPU core, to the end of the schedule
 BUNDLED = "bundled"
 BUNDLED_STEPS = {"mdm": LONGER_STEPS, "scdm": 20_000}  # of sudoku-9-mdm, which is LONGER in bf16, and -scdm
-BUNDLED_ORDERS = ("left to right", "rows, entropy, k = 8", "rows, top-prob, k = 8")
+BUNDLED_ORDERS = ("left to right", "rows, entropy, k = 8")
 FEW_NUMBERS = (0, 4, 8, "all")
 LONGER_ORDERS = ("top-prob, k = 8", "entropy, k growing", "entropy, k = 8", "top-prob, k growing",
                  "left to right", "uniform")  # fmt: skip

@@ -5,15 +5,16 @@ bundled models.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import torch
 
 from latent_tokens.checkpoints.files import BUNDLED, network_fingerprint
 from latent_tokens.checks import check_out
-from latent_tokens.configs import DemoConfig, EvalConfig, OrderName, SamplingConfig
+from latent_tokens.configs import ConfidenceName, DemoConfig, EvalConfig, SamplingConfig
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES
 from latent_tokens.devices import fastest_device, resolve_precision
 from latent_tokens.evaluation.evaluate import evaluate, evaluate_in_parallel
@@ -31,7 +32,21 @@ from latent_tokens.training.config import TrainConfig
 from latent_tokens.training.loop import fit
 
 Latents = tuple[int | Literal["all"], ...]
-Settings = tuple[tuple[OrderName, int, Latents], ...]  # order, k, and n of an scdm
+
+
+class Curve(NamedTuple):
+    """A setting of the other models, and of an scdm over n."""
+
+    order: str
+    candidates: int
+    latents: Latents
+    confidence: ConfidenceName | None = None
+
+    @property
+    def order_of_rows(self) -> str:
+        """The order as its rows name it."""
+        return self.order if self.confidence is None else f"{self.order} {self.confidence}"
+
 
 TASK = "sudoku-6"
 LATENTS: Latents = (0, 1, 2, 4, 8, "all")
@@ -39,15 +54,21 @@ FEW: Latents = (0, 4, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
 GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to watch is chosen
 MOST_PROCESSES = 8  # that measure rows at the same time: each holds torch in memory
-LEFT_TO_RIGHT: Settings = (("left_to_right", 1, LATENTS),)
-CURVES: Settings = (*LEFT_TO_RIGHT, ("top_prob", CANDIDATES, FEW), ("uniform", 1, FEW))
+LEFT_TO_RIGHT = Curve("left_to_right", 1, LATENTS)
+CURVES = (
+    LEFT_TO_RIGHT,
+    Curve("blockwise:6", CANDIDATES, FEW, "entropy"),  # row by row
+    Curve("top_prob", CANDIDATES, FEW),
+    Curve("uniform", 1, FEW),
+)
 OF_RELEASE: Latents = (0, 1, 2, 4, 8, 16, "all")
-RELEASED: Settings = (
-    ("left_to_right", 1, OF_RELEASE),
-    ("top_prob", CANDIDATES, OF_RELEASE),
-    ("uniform", 1, OF_RELEASE),
-    ("top_prob", DEFAULT_CANDIDATES, OF_RELEASE),
-    ("entropy", CANDIDATES, OF_RELEASE),
+RELEASED = (
+    Curve("left_to_right", 1, OF_RELEASE),
+    Curve("top_prob", CANDIDATES, OF_RELEASE),
+    Curve("uniform", 1, OF_RELEASE),
+    Curve("top_prob", DEFAULT_CANDIDATES, OF_RELEASE),
+    Curve("entropy", CANDIDATES, OF_RELEASE),
+    Curve("blockwise:6", CANDIDATES, OF_RELEASE, "entropy"),
 )
 """The settings of the rows of bundled models."""
 REFERENCES = ("mdm", "sidm", "arm", "ar-mtp")
@@ -144,7 +165,7 @@ def training(config: DemoConfig, method: str = "scdm") -> TrainConfig:
 
 
 def measure(
-    method: str, folder: Path, settings: Settings, config: DemoConfig, results: Path
+    method: str, folder: Path, settings: Sequence[Curve], config: DemoConfig, results: Path
 ) -> list[Row]:
     """Return the method's rows in each setting. Append each to `results` when it is measured.
 
@@ -153,15 +174,16 @@ def measure(
     device = fastest_device()
     evaluations = [
         EvalConfig(
-            latents=latents if method == "scdm" else None,
-            candidates=(candidates,),
-            order=order,
+            latents=setting.latents if method == "scdm" else None,
+            candidates=(setting.candidates,),
+            order=setting.order,
+            confidence=setting.confidence,
             num_samples=1_000 if config.scale == "full" else 20,
             seed=config.seed,
             precision=resolve_precision(config.precision, device),
             threads=config.threads,
         )
-        for order, candidates, latents in settings
+        for setting in settings
     ]
 
     def keep(row: Row) -> None:
@@ -187,7 +209,7 @@ def ship(runs: list[Path], config: DemoConfig) -> None:
             "fingerprint": network_fingerprint(net),
         }
         save_pretrained(net, folder, dtype=torch.bfloat16, about=description)
-        settings = LEFT_TO_RIGHT if run.name in ("arm", "ar-mtp") else RELEASED
+        settings = (LEFT_TO_RIGHT,) if run.name in ("arm", "ar-mtp") else RELEASED
         write_card(
             folder,
             measure(run.name, folder, settings, config, bundled / "results.jsonl"),
@@ -216,21 +238,20 @@ def reference_rows(bundled: Path) -> list[Row]:
 
 def draw_figure(rows: list[Row], references: list[Row], training: str, stem: Path) -> list[Path]:
     """Draw STEM.png and STEM.svg: scdm against n in each order, with mdm in the same ones."""
+    drawn = [(curve.order_of_rows, curve.candidates) for curve in CURVES]
     curves = [
-        [row for row in rows if (row["order"], row["candidates"]) == (order, k)]
-        for order, k, _ in CURVES
+        [row for row in rows if (row["order"], row["candidates"]) == setting] for setting in drawn
     ]
-    drawn = [(curve[0]["order"], curve[0]["candidates"]) for curve in curves]
     points = [
         row
         for row in references
         if row["method"] == "mdm" and (row["order"], row["candidates"]) in drawn
     ]
-    shares = [row["valid"] for row in curves[0]]
-    span = f"{min(shares):.0f} to {max(shares):.0f}% valid boards"
-    title = f"One SCDM, n set at inference: {span} from left to right"
+    shares = [[row["valid"] for row in curve] for curve in curves]
+    first, by_rows = (f"{min(of):.0f} to {max(of):.0f}%" for of in shares[:2])
+    title = f"One SCDM: {first} valid boards from left to right, {by_rows} row by row"
     samples = f"{rows[0]['num_samples']:,} samples per point, one training seed, 95% intervals"
-    caption = f"{training}\nk = {CANDIDATES} in top-prob order, {samples}"
+    caption = f"{training}\nk = {CANDIDATES} in blocks (rows) and in top-prob order, {samples}"
     return draw_results(curves, points, title, caption, stem)
 
 

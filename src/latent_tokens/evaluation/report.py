@@ -7,6 +7,7 @@ import glob
 import io
 import json
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -133,6 +134,8 @@ def setting(row: Row) -> tuple[str, str, int | str]:
 def order_in_words(row: Mapping[str, Any]) -> str:
     """Return the order of a row as people read it, with the scale of the noise on its confidence."""
     order = ORDER_NAMES.get(row["order"], row["order"])
+    if block := re.fullmatch(r"blockwise:(\d+) ?(.*)", order):
+        order = f"blocks of {block[1]}, {ORDER_NAMES.get(block[2] or 'top_prob', block[2])}"
     noise = row.get("confidence_noise")
     return f"{order}, noise {noise:g}" if noise else order
 
@@ -167,7 +170,7 @@ def draw_results(
             fontsize=9,
             bbox=OVER_GRID,
         )
-    markers = dict(zip((order_in_words(curve[0]) for curve in curves), "Ds^", strict=False))
+    markers = dict(zip((order_in_words(curve[0]) for curve in curves), "DPs^", strict=False))
     for row in references:
         order = order_in_words(row)
         label = f"{row['method'].upper()}, {order}"
@@ -182,8 +185,8 @@ def draw_results(
 OVER_GRID = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 """The box of a label, which hides the grid behind it."""
 
-LINE_STYLES = ("-", "--", ":")
-"""The curves of three decoding orders, the main one first."""
+LINE_STYLES = ("-", "--", "-.", ":")
+"""The curves of four decoding orders, the main one first."""
 
 
 def draw_points(axes: Axes, rows: Sequence[Row], marker: str, linestyle: str, label: str) -> None:

@@ -164,7 +164,7 @@ def check_order(method: Method, config: SamplingConfig, order: str, is_ruled: bo
 def confidence_of(config: SamplingConfig, functions: Mapping[str, Any]) -> Confidence | None:
     """Return the confidence that is set: a function of your own, or that of the config by its name."""
     named = None if config.confidence is None else CONFIDENCES[config.confidence]
-    return functions.get("confidence", named)
+    return cast(Confidence | None, functions.get("confidence", named))
 
 
 def check_named_order(config: SamplingConfig, confidence: Confidence | None) -> None:

@@ -124,13 +124,13 @@ def test_entry_of_a_model_has_its_own_number_of_latent_tokens(tmp_path, name, la
 
 
 def test_recorded_page_has_its_traces_as_text_and_states_why_it_is_fixed(six):
-    recorded = decoded(six, SIX, latents=4, order="blockwise:6")
+    recorded = decoded(six, SIX, latents=4, order="blockwise:6", confidence="entropy")
     sneaky = {**recorded, "start": {**recorded["start"], "model": "</script><script>alert(1)</script><!--"}}
     page = page_with([sneaky, recorded], "", [six])
     assert contents(page, "traces") == [sneaky, recorded]
     assert "<script>alert" not in page
     assert contents(page, "contents")["entries"] == []
-    assert "A page does not decode in the order blockwise:6." in contents(page, "contents")["reason"]
+    assert "A page does not decode in the order blockwise:6 entropy." in contents(page, "contents")["reason"]
     mdm = model("sudoku-6-mdm")
     page = page_with([decoded(mdm, SIX, latents=4, off_distribution=True)], "", [mdm])
     assert "A page does not decode off-distribution." in contents(page, "contents")["reason"]

@@ -104,8 +104,8 @@ class InputConfig(Config):
     factor. Default: 8."""
     order: str | None = None
     """Decoding order. top_prob, margin or entropy (adaptive), uniform, left_to_right or blockwise:N
-    (top_prob in blocks of N positions from left to right). Default: top_prob, uniform for text,
-    left_to_right for arm and ar-mtp, entropy with an entropy bound."""
+    (blocks of N positions from left to right, within one by --confidence). Default: top_prob, uniform
+    for text, left_to_right for arm and ar-mtp, entropy with an entropy bound."""
     confidence: ConfidenceName | None = None
     """The ranking of candidates: with --order blockwise:N within a block, with a threshold or factor
     in any order. Default: top_prob, or that of the order."""

@@ -131,6 +131,8 @@ def test_recorded_page_has_its_traces_as_text_and_states_why_it_is_fixed(six):
     assert "<script>alert" not in page
     assert contents(page, "contents")["entries"] == []
     assert "A page does not decode in the order blockwise:6." in contents(page, "contents")["reason"]
+    in_blocks = decoded(six, SIX, latents=4, order="blockwise:6", confidence="entropy")
+    assert "order blockwise:6 entropy." in contents(page_with([in_blocks], "", [six]), "contents")["reason"]
     mdm = model("sudoku-6-mdm")
     page = page_with([decoded(mdm, SIX, latents=4, off_distribution=True)], "", [mdm])
     assert "A page does not decode off-distribution." in contents(page, "contents")["reason"]

@@ -18,6 +18,7 @@ from latent_tokens.checks import (
     function_name,
     is_number,
     is_whole,
+    one_line,
     refuse,
 )
 from latent_tokens.core.attention import PROBED_SLOTS, clean_attends_to_clean, is_cacheable
@@ -148,7 +149,7 @@ class Decoding:
         for name, fix in {**functions, "select": "Threshold(0.9)"}.items():
             value = getattr(self, name)
             if value is not None and not callable(value) and not isinstance(value, FixedCount):
-                refuse(f"{name}={value}", "must be a function", f"{name}={fix}")
+                refuse(f"{name}={one_line(str(value))}", "must be a function", f"{name}={fix}")
         for name in ("temperature", "confidence_noise"):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < float("inf"):

@@ -242,6 +242,9 @@ def resolve_names(decoding: Decoding) -> None:
             values["confidence"] = CONFIDENCES[order]
         if order == "uniform":
             values["candidates"] = 1
+            if decoding.confidence is not None:
+                problem = "one candidate leaves no choice"
+                refuse("order=uniform with confidence", problem, "one of the two")
         for name in values.keys() - {"order"}:
             if getattr(decoding, name) not in (None, values[name], order):
                 refuse(f"order={order} with {name}", f"it sets {name}", "one of the two")

@@ -124,6 +124,7 @@ DECODING_ROWS = [
     (decoding_with(entropy_bound=0.1, confidence=lt.margin), "confidence=margin", "out"),
     (decoding_with(order="entropy", confidence="margin"), "order=entropy with confidence", "one of the two"),
     (decoding_with(order="uniform", candidates=4), "order=uniform with candidates", "one of the two"),
+    (decoding_with(order="uniform", confidence="margin"), "order=uniform with confidence", "one of the two"),
     (decoding_with(order="diagonal"), "order=diagonal", "blockwise:N"),
     (decoding_with(confidence="largest"), "confidence=largest", "top_prob, margin"),
     (decoding_with(confidence=0.9), "confidence=0.9", "must be a function"),

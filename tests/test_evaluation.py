@@ -1,5 +1,6 @@
 """Result rows have their settings and are reproducible. The protocol of the paper sets k and the samples."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,12 @@ def test_row_has_the_settings_and_both_costs(pico, name, settings, expected):
     assert {"method": name, "paper_cost": row["relative_cost"], **expected}.items() <= row.items()
     assert row["relative_cost"] < 1 or row["latents"] == "all"
     assert next(pico.parameters()).dtype.itemsize == 4
+
+
+def test_row_of_remasking_is_json(pico):
+    (row,) = rows_of(pico, "scdm", remask_every=4)
+    assert json.loads(json.dumps(row))["remask_every"] == 4
+    assert "remask" not in row
 
 
 def test_equal_settings_give_equal_rows_in_any_batch(pico):

@@ -247,6 +247,7 @@ def test_answers_do_not_depend_on_the_batch(lm_class, text_net, order):
     ("order", "generation"),
     [
         ("uniform", {"candidates": 4}),
+        ("uniform", {"confidence": "entropy"}),
         ("uniform", {"threshold": 0.2}),
         ("left_to_right", {}),
         ("left_to_right", {"tokens_per_step": 3}),
@@ -268,7 +269,8 @@ def test_answers_that_end_early_are_those_of_generate(lm_class, order, generatio
     num_early = len(passes)
 
     is_ruled = generation.keys() & {"threshold", "entropy_bound", "factor"}
-    decoding = generation if is_ruled else {"candidates": 1, **generation}
+    ranks = is_ruled or "confidence" in generation
+    decoding = generation if ranks else {"candidates": 1, **generation}
     schedule = {"uniform": lt.any_order, "left_to_right": lt.left_to_right}[order]
     settings = {"seed": 3, "latents": 2, "order": schedule, **decoding}
     expected = []

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -207,6 +208,10 @@ CALLS = [
     (lambda net: bundled(seed=None), "seed None", "whole number"),
     (lambda net: bundled(off_distribution="no"), "off-distribution no", "True, False"),
     (lambda net: bundled(prompt=b"1..."), "prompt of bytes", "text"),
+    (lambda net: bundled(prompt=torch.zeros(0, 36).long()), "prompt", "is empty"),
+    (lambda net: bundled(order=torch.arange(36)), "order tensor([ 0", "top-prob"),
+    (lambda net: bundled(order=np.arange(36)), "order [ 0", "top-prob"),
+    (lambda net: lt.Decoding(1, order=torch.arange(36)), "order tensor([", "given(schedule)"),
     (lambda net: bundled(prompt={"input_ids": [0] * 36}), "prompt of dict", "token ids"),
     (lambda net: lt.load("novels-scdm").likelihood(["she was"]), "text of list", "one by one"),
     (lambda net: lt.generate(net, SCDM, TOKENS + 0.5, KNOWN), "tokens of torch.float32", "tokens.long()"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -108,11 +108,11 @@ def check_label(name: str, value: object) -> None:
 
 def check_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
     """Raise ValueError, with the closest, if `value` is not one of the allowed values."""
-    if value not in allowed:
+    # The comparison of an array with a word is an array.
+    if not isinstance(value, Hashable) or value not in allowed:
         words = [str(word) for word in allowed if word is not None]
-        raise ValueError(
-            f"{name}={value}: must be one of {', '.join(words)}{did_you_mean(value, words)}"
-        )
+        problem = f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
+        raise ValueError(f"{name}={one_line(str(value))}: {problem}")
 
 
 def block_in(order: str | None) -> int | None:

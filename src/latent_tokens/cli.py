@@ -195,7 +195,9 @@ def as_flags(message: str, command: object) -> str:
         name = name if name in defaults else f"{name}s"
         if name not in defaults:
             return match[0]
-        value = re.sub(r"[(),']", "", value)
+        if value.startswith(("(", "'")):
+            value = re.sub(r"[(),']", "", value)
+        value = re.sub(r"^blockwise\((\d+)\)$", r"blockwise:\1", value)
         if defaults[name] is MISSING:
             return f"{name.upper()} {value!r}"
         flag = "from" if name == "start" else name.replace("_", "-")
@@ -203,7 +205,8 @@ def as_flags(message: str, command: object) -> str:
             return f"--no-{flag}" if defaults[name] is True else f"no --{flag}"
         return f"--{flag}" if value in ("True", "None", "") else f"--{flag} {value}"
 
-    value = r"\([^)]*\)|'[^']*'|[^\s;,]*?(?=[.:]?(?:[\s;,]|$))"
+    spaced = [re.escape(str(typed)) for typed in vars(command).values() if " " in str(typed)]
+    value = "|".join([*spaced, r"\([^)]*\)", "'[^']*'", r"[^\s;,]*?(?=[.:]?(?:[\s;,]|$))"])
     return re.sub(rf"(?<![\w./=(-])([a-z]\w*)=({value})", flag, message)
 
 

@@ -107,8 +107,8 @@ class InputConfig(Config):
     (blocks of N positions from left to right, within one by --confidence). Default: top_prob, uniform
     for text, left_to_right for arm and ar-mtp, entropy with an entropy bound."""
     confidence: ConfidenceName | None = None
-    """The ranking of candidates: with --order blockwise:N within a block, with a threshold or factor
-    in any order. Default: top_prob, or that of the order."""
+    """Confidence that ranks candidates, with --order blockwise:N those of a block. top_prob, margin or
+    entropy. Not for uniform and left_to_right. Default: top_prob, or that of the order."""
     off_distribution: bool = False
     """Whether to allow any n for a method whose n is fixed in training, such as mdm. The results
     are labeled off-distribution."""

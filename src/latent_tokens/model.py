@@ -57,6 +57,7 @@ from latent_tokens.tasks.base import check_tokens
 from latent_tokens.tasks.examples import Example, stack
 from latent_tokens.training.loop import fit
 
+NO_PROMPT = "prompt: is empty. Pass at least one, or None for problems of the task."
 Prompt = str | Sequence[str] | Examples | Example | Sequence[Example] | ArrayLike
 
 
@@ -105,6 +106,8 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     tokens = tensor_of(prompt)
     if tokens.is_floating_point() or tokens.dtype == torch.bool:
         raise ValueError(f"prompt of {tokens.dtype}: must be text, or token ids")
+    if not tokens.numel():
+        raise ValueError(NO_PROMPT)
     tokens = tokens.long()
     given = tokens != mask_id if known is None else tensor_of(known)
     if tokens.dim() == 1:
@@ -149,7 +152,7 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
         return prompt
     items = list(prompt) if isinstance(prompt, list | tuple) else [prompt]
     if not items:
-        raise ValueError("prompt: is empty. Pass at least one, or None for problems of the task.")
+        raise ValueError(NO_PROMPT)
     if all(isinstance(item, str) for item in items):
         return joined([task.encode(str(item)) for item in items])
     if all(

@@ -39,7 +39,7 @@ class LmEval(Command, StepConfig, OwnMethod):
     left_to_right for arm and ar-mtp."""
     candidates: NumCandidates | None = None
     """Number of candidates (k) in generation: the most confident of the next k masked tokens is
-    decoded. Default: 1, or 8 with a threshold, a bound or a factor."""
+    decoded. Default: 1, or 8 with a confidence, a threshold, a bound or a factor."""
     orders: int | None = None
     """Number of random orders to average over. Default: 4."""
     suffix: int | None = None

@@ -18,6 +18,7 @@ from latent_tokens.checks import (
     function_name,
     is_number,
     is_whole,
+    one_line,
     refuse,
 )
 from latent_tokens.core.attention import PROBED_SLOTS, clean_attends_to_clean, is_cacheable
@@ -148,7 +149,7 @@ class Decoding:
         for name, fix in {**functions, "select": "Threshold(0.9)"}.items():
             value = getattr(self, name)
             if value is not None and not callable(value) and not isinstance(value, FixedCount):
-                refuse(f"{name}={value}", "must be a function", f"{name}={fix}")
+                refuse(f"{name}={one_line(str(value))}", "must be a function", f"{name}={fix}")
         for name in ("temperature", "confidence_noise"):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < float("inf"):
@@ -241,6 +242,9 @@ def resolve_names(decoding: Decoding) -> None:
             values["confidence"] = CONFIDENCES[order]
         if order == "uniform":
             values["candidates"] = 1
+            if decoding.confidence is not None:
+                problem = "one candidate leaves no choice"
+                refuse("order=uniform with confidence", problem, "one of the two")
         for name in values.keys() - {"order"}:
             if getattr(decoding, name) not in (None, values[name], order):
                 refuse(f"order={order} with {name}", f"it sets {name}", "one of the two")

@@ -321,7 +321,7 @@ def row_settings(
         settings["select"] = function_name(rule)
     defaults = {field.name: field.default for field in fields(Decoding)}
     changed_ones = {name: getattr(decoding, name) for name in IF_SET if name in defaults}
-    changed_ones |= short_form_of_remask(decoding.remask)
+    changed_ones |= {"remask": None, **short_form_of_remask(decoding.remask)}
     settings |= cast(
         Row, {name: value for name, value in changed_ones.items() if value != defaults.get(name)}
     )

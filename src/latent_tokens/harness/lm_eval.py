@@ -15,7 +15,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from latent_tokens.checks import check_choice, check_int
-from latent_tokens.configs import NumCandidates
+from latent_tokens.configs import ConfidenceName, NumCandidates
 from latent_tokens.core.decoding import Decoding, check_decoding, growing, is_off_distribution
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
@@ -209,7 +209,9 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         order: "uniform" or "left_to_right". None is uniform, or left_to_right if the method decodes
             so.
         candidates: in generation, the number of candidates (k), "all" or "growing": the most
-            confident one is decoded. None is 1, the next token of the order, and 8 for a rule.
+            confident one is decoded. None is 1, the next token of the order, and 8 for a confidence
+            or a rule.
+        confidence: in generation, what ranks candidates: "top_prob", "margin" or "entropy".
         tokens_per_step: in generation, the tokens decoded per step, of a rule the most. None is 1.
         threshold, entropy_bound, factor, frechet_bound: in generation, decode every candidate of
             which the network is sure, as `Decoding` does.
@@ -243,6 +245,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         latents: int | Literal["all"] | None = None,
         order: Literal["uniform", "left_to_right"] | None = None,
         candidates: NumCandidates | None = None,
+        confidence: ConfidenceName | None = None,
         tokens_per_step: int | None = None,
         threshold: float | None = None,
         entropy_bound: float | None = None,
@@ -267,6 +270,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
         self.schedule, self.num_orders = orders_of(self.model.method, self.settings)
         generation: dict[str, Any] = {
             "candidates": candidates,
+            "confidence": confidence,
             "tokens_per_step": tokens_per_step,
             "threshold": threshold,
             "entropy_bound": entropy_bound,
@@ -274,7 +278,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
             "frechet_bound": frechet_bound,
         }
         self.generation = {name: value for name, value in generation.items() if value is not None}
-        if not self.generation.keys() & {*SELECTIONS}:
+        if not self.generation.keys() & {"confidence", *SELECTIONS}:
             self.generation.setdefault("candidates", 1)
         k = self.generation.get("candidates")
         self.decoding = Decoding(

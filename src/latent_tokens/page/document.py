@@ -8,10 +8,11 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from latent_tokens.address import addresses
 from latent_tokens.checkpoints.files import BUNDLED
+from latent_tokens.configs import OrderName
 from latent_tokens.evaluation.intervals import wilson
 from latent_tokens.evaluation.rows import read_results
 from latent_tokens.page.models import (
@@ -116,7 +117,7 @@ def page_with(traces: Sequence[TraceRecord], caption: str, models: Sequence[Load
 
 def why_not_repeated(settings: StartSettings) -> str:
     """Return why the engine cannot decode with these settings, in one sentence, or ""."""
-    if settings["order"].startswith("blockwise:"):
+    if settings["order"] not in get_args(OrderName):
         return f"A page does not decode in the order {settings['order']}."
     if settings.get("off_distribution", False):
         return "A page does not decode off-distribution."

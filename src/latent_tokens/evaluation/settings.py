@@ -109,7 +109,9 @@ def decoding_for(
     check_order(method, config, order, is_ruled)
     if confidence is not None and not is_adaptive(order) and not is_ruled:
         setting = f"confidence={function_name(confidence)} with order={order}"
-        refuse(setting, "this order decodes its next token", "order=blockwise:N of a mdm or scdm model")
+        refuse(
+            setting, "this order decodes its next token", "order=blockwise:N of a mdm or scdm model"
+        )
     follows = "order" not in functions and not (
         is_adaptive(order) or is_ruled or method.is_left_to_right
     )

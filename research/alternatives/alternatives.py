@@ -326,9 +326,10 @@ def draw(lines: dict[Cell, Line]) -> None:
         f"and seed (1,000 for plain networks, {remasking.SAMPLES} for remasking), three training seeds, "
         "95% intervals over seeds. Top-prob: k = 4."
     )
-    four, loops = lines[Cell("scdm", FIXED, 4)], lines[looped("sidm", FIXED, None, 4)]
-    title = "Left to right, four latent tokens make {:.0f}% valid boards, four loops {:.0f}%"
-    save_sheet(sheet, title.format(four.mean, loops.mean), caption, HERE / "alternatives", dark=True)
+    named = (Cell("scdm", FIXED, 4), looped("sidm", FIXED, None, 4), looped("mdm", FIXED, None, 4))
+    shares = "four latent tokens {:.0f}%, four loops {:.0f}% without and {:.0f}% with latent tokens"
+    title = "Valid boards from left to right: " + shares.format(*(lines[cell].mean for cell in named))
+    save_sheet(sheet, title, caption, HERE / "alternatives", dark=True)
 
 
 def compared(lines: dict[Cell, Line], listed: Iterable[Claim]) -> list[Claim]:

@@ -8,7 +8,7 @@ The models are those of `latent-tokens reproduce table-1`, and ar-mtp-window-1, 
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import tyro
@@ -23,7 +23,6 @@ sys.path.append(str(HERE.parent))
 from tables import Cell, Claim, report, rows_of  # noqa: E402
 
 Puzzles = Literal["sudoku-puzzle", "zebra", "countdown"]
-MEASURED: tuple[Puzzles, ...] = ("sudoku-puzzle",)
 ORDER = "left_to_right"
 MODELS = (("scdm", 0), ("scdm", 4), ("scdm", "all"), ("sidm", None), ("mdm", None), ("ar-mtp-window-1", None))
 STORED = (("arm", None), ("ar-mtp", None))  # in results/cpu
@@ -56,9 +55,11 @@ def main(measure: Puzzles | None = None, runs: Path = HERE.parents[1] / "runs" /
         torch.set_num_threads(1)
         cells = [Trained(measure, method, ORDER, n) for method, n in MODELS]
         run(of_cells(cells, "cpu", runs), HERE / "rows.jsonl")
-    shown = [Cell(method, ORDER, n, task=task) for task in MEASURED for method, n in (*MODELS, *STORED)]
-    listed = [claim for task in MEASURED for claim in claims(task)]
-    print(report(rows_of("left-to-right"), shown, listed), end="")
+    results = rows_of("left-to-right")
+    measured = [task for task in get_args(Puzzles) if Cell("mdm", ORDER, task=task) in results]
+    shown = [Cell(method, ORDER, n, task=task) for task in measured for method, n in (*MODELS, *STORED)]
+    listed = [claim for task in measured for claim in claims(task)]
+    print(report(results, shown, listed), end="")
 
 
 if __name__ == "__main__":

@@ -326,6 +326,8 @@ def test_settings_and_positions_out_of_range_are_refused(model_of):
     ):
         with refused(message):
             model_of("mdm").generate(boards(3), **settings)
+    with refused("input_ids (16,): must be (B, L)", "Use input_ids[None]"):
+        model_of("mdm").generate(boards(3)[0])
     for positions in (torch.arange(1, 17), torch.zeros(16, dtype=torch.long)):
         with refused("position_ids: must be different and from 0 to 15. Cut the input."):
             model_of("scdm")(boards(3), positions)

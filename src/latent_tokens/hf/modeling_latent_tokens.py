@@ -327,8 +327,12 @@ def attended_slots(
 ) -> tuple[Tensor, Tensor]:
     """Return the positions of slots, by default 0, 1, 2 and so on, and which slots (B, S) are not padding.
 
-    Raise ValueError if positions are out of range or occur twice.
+    Raise ValueError if the ids are no batch, or positions are out of range or occur twice.
     """
+    if input_ids.dim() != 2:
+        raise ValueError(
+            f"input_ids {tuple(input_ids.shape)}: must be (B, L). Use input_ids[None]."
+        )
     attended = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     attended = attended.bool()
     if positions is None:

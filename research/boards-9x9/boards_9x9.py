@@ -158,8 +158,7 @@ def longer_table(lines: dict[Cell, Line]) -> str:
     """Return the accuracy of one mdm, and of the one that was trained longer from the same seed."""
     table = [("mdm, seed 0", f"{TAKEN['mdm']:,} steps", LONGER)]
     for order in LONGER_ORDERS:
-        shorter = lines.get(Cell("mdm", order))
-        found = (shorter and shorter.of_seeds((0,)), lines[longer(order)])
+        found = (lines[Cell("mdm", order)].of_seeds((0,)), lines[longer(order)])
         table.append((order, *map(mean_and_bounds, found)))
     return as_markdown(table)
 

@@ -42,6 +42,17 @@ def test_an_example_runs_and_learns(name, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "run/model.safetensors").is_file()
 
 
+@pytest.mark.slow
+def test_loops_help_a_network_whose_masked_tokens_see_each_other(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["new_network", str(tmp_path)])
+    runpy.run_path(str(EXAMPLES / "new_network.py"), run_name="__main__")
+    printed = re.findall(r"^(\w+), loops = (\d): ([\d.]+)% valid", capsys.readouterr().out, re.M)
+    valid = {(method, int(loops)): float(share) for method, loops, share in printed}
+    assert len(valid) == 6
+    assert valid["mdm", 4] > valid["mdm", 2] > valid["mdm", 1] + 15
+    assert valid["mdm", 4] > valid["sidm", 4] + 15
+
+
 @pytest.fixture(scope="module")
 def example():
     return module("new_task")

@@ -77,6 +77,17 @@ SETTINGS = [  # the method, the settings, and entries of the row
         {"order": "blockwise:4", "confidence": "entropy"},
         {"order": "blockwise:4 entropy", "paper_cost": None},
     ),
+    # The default of blocks is not named.
+    (
+        "scdm",
+        {"order": "blockwise:4", "confidence": lt.top_prob},
+        {"order": "blockwise:4", "paper_cost": None},
+    ),
+    (
+        "scdm",
+        {"order": "blockwise:4", "confidence": "top_prob"},
+        {"order": "blockwise:4", "paper_cost": None},
+    ),
     ("scdm", {"latents": lambda masked: 2, "latent_policy": "random"}, {"paper_cost": None}),
     ("ar-mtp-window-8", {"tokens_per_step": 4}, {"latents": 4, "paper_cost": None}),
     # The paper's formula has no blocks, and one token per step.

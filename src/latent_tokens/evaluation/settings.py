@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from latent_tokens.checks import block_in, function_name, refuse
 from latent_tokens.configs import EvalConfig, NumLatents, SamplingConfig
-from latent_tokens.core.confidence import Confidence
+from latent_tokens.core.confidence import Confidence, top_prob
 from latent_tokens.core.decoding import (
     CONFIDENCES,
     DEFAULT_CANDIDATES,
@@ -269,13 +269,16 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
 
 
 def shown_order(method: Method, decoding: Decoding) -> str:
-    """Return the order of a decoding with functions: that of positions, the confidence, or both."""
+    """Return the order of a decoding with functions: that of positions, the confidence, or both.
+
+    Blocks decode by `top_prob` unless another confidence is named.
+    """
     order = order_of(method, decoding)
     block = block_of(order)
     names = [f"blockwise:{block}"] if block is not None else []
     if follows_order(method, decoding):
         names = [function_name(order)]
-    if decoding.confidence is not None:
+    if decoding.confidence not in ((None,) if block is None else (None, top_prob)):
         names.append(function_name(decoding.confidence))
     if names:
         return " ".join(names)

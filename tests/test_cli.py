@@ -255,7 +255,7 @@ def test_settings_are_spelled_as_flags_but_not_parts_of_a_path():
         ("width=4: no", "train a b", "width=4: no"),
         ("runs/a.b=4/latents=3: no", "solve x", "runs/a.b=4/latents=3: no"),
         ("order=blockwise(2): no", "solve x", "--order blockwise:2: no"),
-        ("out=a (1)/b: no", "export x 'a (1)/b'", "OUT 'a (1)/b': no"),
+        ("out=a (1)/b: no", "export x 'a (1)/b'", "DIR 'a (1)/b': no"),
         ("out=a(1): no", "data x --out 'a(1)'", "--out a(1): no"),
     ):
         assert as_flags(raised, parse(shlex.split(typed))) == printed

@@ -55,6 +55,7 @@ COMMANDS = [
     ("train --task sudoku-4", "--task", "train TASK"),
     ("sample sudoku-6-scdm --do-sample", "--do-sample", "Use --temperature."),
     ("evaluate --run sudoku-6-scdm", "--run", "evaluate RUN"),
+    ("export sudoku-6-scdm --out {new}", "--out", "export DIR"),
     ("evaluate --model sudoku-6-scdm", "--model", "evaluate RUN"),
     ("evaluate sudoku-6-scdm --n 4", "--n", "Use --latents."),
     ("train sudoku-4 scdm --fp16", "--fp16", "Use --precision."),

@@ -7,12 +7,21 @@ import signal
 import time
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from helpers.refusals import refused, refused_command
 from helpers.runs import rows, tiny_run
-from latent_tokens.storage import append_line, atomic_directory, kind_of, read_lines, readable, write_atomic
+from latent_tokens.storage import (
+    append_line,
+    atomic_directory,
+    create_directory,
+    kind_of,
+    read_lines,
+    readable,
+    write_atomic,
+)
 from latent_tokens.training.loop import fit
 from latent_tokens.training.run import LOCK, LockedError, locked
 
@@ -108,6 +117,12 @@ def test_atomic_directory_is_filled_by_one_process_at_a_time(tmp_path):
     assert os.waitpid(first, 0)[1] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["first"]
+
+
+@pytest.mark.parametrize("write", [create_directory, lambda folder: fill(folder, "first", 0)])
+def test_directory_below_one_that_takes_no_files_is_refused(write):
+    with pytest.raises(OSError, match=r"^/proc/data: cannot be \w+ \("):
+        write(Path("/proc/data"))
 
 
 def test_write_atomic_below_a_file_names_the_path(tmp_path):

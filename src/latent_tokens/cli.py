@@ -31,11 +31,12 @@ METAVARS = {
     "first": "METHOD:STEPS",
     "mask": "ID|TEXT|new",
     "lora_targets": "attention|all|NAME,...",
-    "compare": "N|all|RUN",
     "prompt": "TEXT",
     "tasks": "TASK [TASK ...]",
 }
 """The metavars of flags that take text, but for those named as their flag."""
+ARGUMENTS = {"out": "DIR"}
+"""The metavars of arguments without a flag, but for those named as their field."""
 SWEPT_METAVARS = {"latents": "N|all", "candidates": "N|all|growing"}
 """The metavars of settings that have several values in an evaluation, but for those named X."""
 OUT_OF_MEMORY = "out of memory|allocate memory|not enough memory"  # of PyTorch's messages
@@ -134,12 +135,15 @@ def check_words(command: str, arguments: Sequence[str]) -> None:
         if flag == name:
             continue
         if defaults.get(name) is MISSING:
-            raise ValueError(f"{flag}: has no flag. Use latent-tokens {command} {name.upper()}.")
+            argument_name = ARGUMENTS.get(name, name.upper())
+            raise ValueError(f"{flag}: has no flag. Use {PROGRAM} {command} {argument_name}.")
         ours = our_word(name, defaults)
         if ours is not None:
             option = f"--{ours.replace('_', '-')}" if ours in defaults else ours
             word = (
-                f"{PROGRAM} {command} {ours.upper()}" if defaults.get(ours) is MISSING else option
+                f"{PROGRAM} {command} {ARGUMENTS.get(ours, ours.upper())}"
+                if defaults.get(ours) is MISSING
+                else option
             )
             raise ValueError(f"{flag}: is not an option of {command}. Use {word}.")
 
@@ -199,7 +203,7 @@ def as_flags(message: str, command: object) -> str:
             value = re.sub(r"[(),']", "", value)
         value = re.sub(r"^blockwise\((\d+)\)$", r"blockwise:\1", value)
         if defaults[name] is MISSING:
-            return f"{name.upper()} {value!r}"
+            return f"{ARGUMENTS.get(name, name.upper())} {value!r}"
         flag = "from" if name == "start" else name.replace("_", "-")
         if value == "False":
             return f"--no-{flag}" if defaults[name] is True else f"no --{flag}"

@@ -41,6 +41,7 @@ from latent_tokens.network.transformer import Transformer
 from latent_tokens.outputs import ResultTable, Samples
 from latent_tokens.plugins import is_dotted
 from latent_tokens.sizes import in_millions
+from latent_tokens.storage import create_directory
 from latent_tokens.tasks import (
     Examples,
     Language,
@@ -291,7 +292,7 @@ class Model:
         if out is None:
             rows = evaluate(self.net, self.task, evaluator=evaluator, **settings)
         else:
-            Path(out).mkdir(parents=True, exist_ok=True)  # before anything is measured
+            create_directory(Path(out))  # before anything is measured
             keep = partial(append_result, Path(out) / "results.jsonl")
             rows = evaluate(self.net, self.task, evaluator=evaluator, on_row=keep, **settings)
         samples = f"{rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"

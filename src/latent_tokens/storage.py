@@ -114,6 +114,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
     lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        Path(lock.lock_file).touch()  # raises where acquire would try again without end
         lock.acquire()
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
@@ -138,6 +139,22 @@ def release(lock: BaseFileLock) -> None:
     with suppress(OSError):
         Path(lock.lock_file).unlink()
     lock.release()
+
+
+def create_directory(folder: Path) -> None:
+    """Create a directory and its parents, if missing.
+
+    Raises:
+        OSError: it cannot be created.
+
+    Example:
+        create_directory(Path("runs/four"))
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"{folder}: cannot be created ({error.strerror})"
+        raise OSError(f"{problem}. {hint_for(error)}") from error
 
 
 def remove_empty(folders: Sequence[Path]) -> None:

@@ -84,10 +84,11 @@ def evaluate_run(
     """Return the rows of a model. Print, track and keep each, in a directory, when it is measured."""
     from latent_tokens.evaluation.evaluate import evaluate
     from latent_tokens.evaluation.rows import append_result, with_hash
+    from latent_tokens.storage import create_directory
     from latent_tokens.training.tracking import resumed_tracker
 
     if kept is not None:
-        kept.mkdir(parents=True, exist_ok=True)  # before anything is measured
+        create_directory(kept)  # before anything is measured
     tracker = nullcontext() if command.track is None else resumed_tracker(folder, command.track)
     with tracker as log:
 

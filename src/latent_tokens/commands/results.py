@@ -48,7 +48,7 @@ class Results:
     metric: str | None = None
     """Metric to print, for example cells or relative_cost. Rows without it are left out. Default:
     that of each row."""
-    compare: tuple[str, str] | None = None
+    compare: Annotated[tuple[str, str] | None, arg(metavar="RUN RUN")] = None
     """Compare two runs, or patterns of runs, on the same problems, in each setting that both have:
     A - B with its 95% interval. One training seed: McNemar's exact test. Several: Student's t over
     seeds."""

@@ -40,7 +40,7 @@ class Trace(Command, DrawConfig, InputConfig, OwnCode):
     """HTML page to write. A Sudoku model of at most 4 MB goes into it, and its slider changes n."""
     png: Path | None = None
     """Picture to write."""
-    compare: str | None = None
+    compare: Annotated[str | None, arg(metavar="N|all|RUN")] = None
     """Second decode next to the first. A number of latent tokens, all, or another model."""
     replace: bool = False
     """Overwrite files that exist."""

@@ -28,7 +28,15 @@ from latent_tokens.hf.language_models import HuggingFaceDenoiser, freeze_embeddi
 from latent_tokens.hf.reading import describe_hf_run, is_for_transformers, is_hf_run, open_hf_run
 from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.sizes import LONGEST, Size
-from latent_tokens.storage import FORMAT, Json, json_bytes, kind_of, read_description, write_atomic
+from latent_tokens.storage import (
+    FORMAT,
+    Json,
+    create_directory,
+    json_bytes,
+    kind_of,
+    read_description,
+    write_atomic,
+)
 
 OWN = "own"  # the network of config.json that only its user can build
 TRANSFORMER_ENTRIES = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
@@ -61,7 +69,7 @@ def save_pretrained(
 
     Raises:
         ValueError: the method is missing or cannot be saved.
-        OSError: the disk is full.
+        OSError: the directory cannot be created, or the disk is full.
 
     Example:
         save_pretrained(net, "models/six")
@@ -69,7 +77,7 @@ def save_pretrained(
     folder = Path(folder)
     net = cast(nn.Module, unwrap(net))
     config = json_bytes({**describe(net), **(about or {})})
-    folder.mkdir(parents=True, exist_ok=True)
+    create_directory(folder)
     weights = weights_bytes(net.state_dict(), dtype)
     files = {**(beside or {}), "model.safetensors": weights, "config.json": config}
     write_atomic({folder / name: content for name, content in files.items()})

@@ -35,7 +35,14 @@ from latent_tokens.hf.model_card import write_card
 from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model
 from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.network.transformer import Transformer, is_transformer
-from latent_tokens.storage import Json, json_bytes, kind_of, read_description, write_atomic
+from latent_tokens.storage import (
+    Json,
+    create_directory,
+    json_bytes,
+    kind_of,
+    read_description,
+    write_atomic,
+)
 from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
@@ -171,7 +178,7 @@ def write_for_transformers(
     # Transformers writes its files beside the final ones, as /tmp can be small.
     model = merged(net)
     cast(nn.Module, model).to(dtype or model.dtype)
-    folder.mkdir(parents=True, exist_ok=True)
+    create_directory(folder)
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         model.save_pretrained(temporary, max_shard_size="1TB")
         files = {file.name: file.read_bytes() for file in Path(temporary).iterdir()}

@@ -55,6 +55,7 @@ CARD_HEADINGS = (
     "problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens",
 )  # fmt: skip
 TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
+COUNTS = ("num_train", "num_validation")  # settings of examples that are generated
 
 
 def write_card(
@@ -85,6 +86,12 @@ def card(
     quoted = json.dumps(name, ensure_ascii=False)
     is_for_transformers = "auto_map" in entries or is_hf_run(entries)
     trained = {name: entry for name, entry in entries.items() if name in TRAINING}
+    settings = trained.get("training")
+    if isinstance(settings, dict) and settings.get("data") is not None:
+        # A data set has its own number of examples.
+        trained["training"] = {
+            name: value for name, value in settings.items() if name not in COUNTS
+        }
     training = f"```json\n{json.dumps(trained, indent=1)}\n```"
     return CARD_TEMPLATE.format(
         metadata=metadata(net, entries, license),

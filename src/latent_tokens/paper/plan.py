@@ -16,7 +16,7 @@ from latent_tokens.configs import ReproduceConfig
 from latent_tokens.paper.recipes import Recipe
 from latent_tokens.paper.run import ready, rows_by_recipe
 from latent_tokens.progress import CONSOLE
-from latent_tokens.storage import kind_of
+from latent_tokens.storage import create_directory, kind_of
 from latent_tokens.training.checkpoint import saved_step
 from latent_tokens.training.run import Preempted, interruptible
 
@@ -112,7 +112,7 @@ def start_process(work: Work, config: ReproduceConfig) -> subprocess.Popen[bytes
             for data in filter(None, (recipe.data, recipe.problems)):
                 ready(data)
     log = log_of(work, config)
-    log.parent.mkdir(parents=True, exist_ok=True)
+    create_directory(log.parent)
     to_do = f"{work.steps_left:,} steps to train, {len(work.missing)} rows to measure"
     say(f"{work.name}: {to_do}, log in {log}")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -18,7 +18,7 @@ from latent_tokens.paper.plan import Work, plan, run_in_processes, say
 from latent_tokens.paper.recipes import Recipe, recipes
 from latent_tokens.paper.run import check_together, rows_by_recipe, run
 from latent_tokens.paper.tables import lines, markdown, text_markdown
-from latent_tokens.storage import write_atomic
+from latent_tokens.storage import create_directory, write_atomic
 
 TIME_OF_SCALE = {
     "smoke": "seconds per model",
@@ -58,7 +58,7 @@ def reproduce(config: ReproduceConfig) -> str:
             language_model(evaluator, str(fastest_device()))
     if config.workers > 1:
         language_model.cache_clear()  # each process reads its own
-    folder.mkdir(parents=True, exist_ok=True)
+    create_directory(folder)
     if config.model is not None:
         run(every, folder / ROWS, on_row=say_row)
         return status(plan(every, folder / ROWS))

@@ -241,6 +241,11 @@ def claims_table(results: Mapping[Cell, Line], claims: Iterable[Claim]) -> str:
     return as_markdown(table)
 
 
+def compared(lines: Mapping[Cell, Line], claims: Iterable[Claim]) -> list[Claim]:
+    """Return the claims whose settings were both measured."""
+    return [claim for claim in claims if {claim.first, claim.second} <= lines.keys()]
+
+
 def difference(first: Line, second: Line) -> tuple[float, tuple[float, float] | None]:
     """Return the mean difference of two lines with equal seeds, and its 95% interval."""
     noise = None

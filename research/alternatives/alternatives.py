@@ -9,7 +9,7 @@ RUNS has the models of research/order, and gets the others.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -26,7 +26,17 @@ sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "order"), str(HERE.p
 import order as by_order  # noqa: E402
 import remasking  # noqa: E402
 from networks import QUIET, Looped, Quiet, Registers, flops  # noqa: E402
-from tables import RULE, Cell, Claim, Line, claims_table, error_bars, lines_in, mean_and_bounds  # noqa: E402
+from tables import (  # noqa: E402
+    RULE,
+    Cell,
+    Claim,
+    Line,
+    claims_table,
+    compared,
+    error_bars,
+    lines_in,
+    mean_and_bounds,
+)
 
 from latent_tokens.evaluation.report import as_markdown, legend_of, save_sheet, style  # noqa: E402
 from latent_tokens.evaluation.rows import append_result, read_results  # noqa: E402
@@ -330,11 +340,6 @@ def draw(lines: dict[Cell, Line]) -> None:
     shares = "four latent tokens {:.0f}%, four loops {:.0f}% without and {:.0f}% with latent tokens"
     title = "Valid boards from left to right: " + shares.format(*(lines[cell].mean for cell in named))
     save_sheet(sheet, title, caption, HERE / "alternatives", dark=True)
-
-
-def compared(lines: dict[Cell, Line], listed: Iterable[Claim]) -> list[Claim]:
-    """Return the claims whose settings were both measured."""
-    return [claim for claim in listed if {claim.first, claim.second} <= lines.keys()]
 
 
 def main() -> None:

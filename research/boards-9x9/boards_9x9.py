@@ -23,7 +23,17 @@ from latent_tokens.training.checkpoint import saved_step
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
-from tables import RULE, Cell, Claim, Line, claims_table, error_bars, lines_in, mean_and_bounds  # noqa: E402
+from tables import (  # noqa: E402
+    RULE,
+    Cell,
+    Claim,
+    Line,
+    claims_table,
+    compared,
+    error_bars,
+    lines_in,
+    mean_and_bounds,
+)
 
 ROOT = HERE.parents[1]
 SEEDS = range(3)
@@ -209,7 +219,7 @@ def claims(lines: dict[Cell, Line]) -> list[Claim]:
         Claim("scdm left to right: n=8 > n=0", eight, none),
         Claim("scdm left to right: n=8 > n=4", eight, four),
     ]  # fmt: skip
-    return [claim for claim in listed if {claim.first, claim.second} <= lines.keys()]
+    return compared(lines, listed)
 
 
 def draw(lines: dict[Cell, Line]) -> None:

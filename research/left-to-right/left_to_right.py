@@ -24,7 +24,7 @@ from latent_tokens.paper.run import run
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
-from tables import Cell, Claim, Line, error_bars, report, rows_of  # noqa: E402
+from tables import Cell, Claim, Line, compared, error_bars, report, rows_of  # noqa: E402
 
 Puzzles = Literal["sudoku-puzzle", "zebra", "countdown"]
 ORDER = "left_to_right"
@@ -104,9 +104,8 @@ def main(
         draw(results)
     measured = [task for task in get_args(Puzzles) if Cell("mdm", ORDER, task=task) in results]
     shown = [Cell(method, ORDER, n, task=task) for task in measured for method, n in (*MODELS, *STORED)]
-    every_claim = (claim for task in measured for claim in claims(task))
-    listed = [claim for claim in every_claim if {claim.first, claim.second} <= results.keys()]
-    print(report(results, shown, listed), end="")
+    listed = (claim for task in measured for claim in claims(task))
+    print(report(results, shown, compared(results, listed)), end="")
 
 
 if __name__ == "__main__":

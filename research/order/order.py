@@ -39,6 +39,7 @@ from tables import (  # noqa: E402
     Claim,
     Line,
     claims_table,
+    compared,
     error_bars,
     lines_in,
     mean_and_bounds,
@@ -291,8 +292,8 @@ def main(
     tables += [accuracy_table(lines, method, (None,)) for method in ("mdm", "sidm")]
     if any(cell.method == "esolm" for cell in lines):
         tables.append(accuracy_table(lines, "esolm", NUMBERS))
-    compared = [claim for claim in claims() if {claim.first, claim.second} <= lines.keys()]
-    tables += [choices_table(lines), claims_table(lines, compared), reach_table(lines), kinds_table(lines)]
+    tables += [choices_table(lines), claims_table(lines, compared(lines, claims()))]
+    tables += [reach_table(lines), kinds_table(lines)]
     tables.append(nats_by_order.nats_table(NOT_ADAPTIVE, lines))
     print("\n".join([*tables, f"{RULE}\n"]), end="")
 

@@ -4,7 +4,6 @@ python research/positions/positions.py                   # print table.md from t
 python research/positions/positions.py --measure RUNS    # train and measure what rows.jsonl lacks
 """
 
-import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 import latent_tokens as lt
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import append_result, read_results
+from latent_tokens.storage import read_lines
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE.parent), str(HERE.parent / "history")]
@@ -73,14 +73,14 @@ def trained(kind: str, seed: int, runs: Path) -> Path:
 
 def losses_of(folder: Path) -> list[tuple[int, float]]:
     """Return the validation losses of a training, by step."""
-    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    rows = read_lines(folder / "metrics.jsonl")
     return [(row["step"], row["validation_loss"]) for row in rows if "validation_loss" in row]
 
 
 def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Train and measure what a file lacks."""
     torch.set_num_threads(1)
-    done = [(row["cell"], row["train_seed"]) for row in read_results(path)] if path.exists() else []
+    done = [(row["cell"], row["train_seed"]) for row in read_results(path)]
     for (kind, seed), order in product(TRAINED, ORDERS):
         cell = cell_of(order, kind)
         if (cell._asdict(), seed) not in done:

@@ -126,6 +126,11 @@ def parse(arguments: Sequence[str]) -> Any:
     return tyro.cli(every, prog=PROGRAM, description=PURPOSE, args=arguments, config=config)
 
 
+def argument_name(name: str) -> str:
+    """Return the metavar of an argument without a flag."""
+    return ARGUMENTS.get(name, name.upper())
+
+
 def check_words(command: str, arguments: Sequence[str]) -> None:
     """Raise ValueError for an option of other libraries, with ours, or for an argument without a flag."""
     defaults = {field.name: field.default for field in fields(COMMANDS[command])}
@@ -135,13 +140,12 @@ def check_words(command: str, arguments: Sequence[str]) -> None:
         if flag == name:
             continue
         if defaults.get(name) is MISSING:
-            argument_name = ARGUMENTS.get(name, name.upper())
-            raise ValueError(f"{flag}: has no flag. Use {PROGRAM} {command} {argument_name}.")
+            raise ValueError(f"{flag}: has no flag. Use {PROGRAM} {command} {argument_name(name)}.")
         ours = our_word(name, defaults)
         if ours is not None:
             option = f"--{ours.replace('_', '-')}" if ours in defaults else ours
             word = (
-                f"{PROGRAM} {command} {ARGUMENTS.get(ours, ours.upper())}"
+                f"{PROGRAM} {command} {argument_name(ours)}"
                 if defaults.get(ours) is MISSING
                 else option
             )
@@ -203,7 +207,7 @@ def as_flags(message: str, command: object) -> str:
             value = re.sub(r"[(),']", "", value)
         value = re.sub(r"^blockwise\((\d+)\)$", r"blockwise:\1", value)
         if defaults[name] is MISSING:
-            return f"{ARGUMENTS.get(name, name.upper())} {value!r}"
+            return f"{argument_name(name)} {value!r}"
         flag = "from" if name == "start" else name.replace("_", "-")
         if value == "False":
             return f"--no-{flag}" if defaults[name] is True else f"no --{flag}"

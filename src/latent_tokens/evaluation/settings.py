@@ -278,7 +278,8 @@ def shown_order(method: Method, decoding: Decoding) -> str:
     names = [f"blockwise:{block}"] if block is not None else []
     if follows_order(method, decoding):
         names = [function_name(order)]
-    if decoding.confidence not in ((None,) if block is None else (None, top_prob)):
+    default = None if block is None else top_prob
+    if decoding.confidence not in (None, default):
         names.append(function_name(decoding.confidence))
     if names:
         return " ".join(names)

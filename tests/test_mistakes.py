@@ -78,6 +78,10 @@ COMMANDS = [
     (f"train sudoku-4 scdm {FEW} --resume auto --out {{cut}}", "cut", "another"),
     ("train sudoku-4 scdm --seed 0 1 --out {nowhere}", "nowhere", "{seed}"),
     ("evaluate {nowhere}", "nowhere", "sudoku-6-scdm"),
+    ("evaluate sudoku-6-scdm --latents 0 4 0", "latents 0 4 0", "each once"),
+    ("evaluate sudoku-6-mdm --drafts 2 --remask-below 0.5", "drafts 2 with remask-below 0.5", "one of"),
+    ("sample ''", "model=''", "a directory or a name"),
+    ("score sudoku-6 {blank} --num-problems 1", "blank", "--template"),
     ("evaluate {empty}", "empty", "latent-tokens train"),
     ("evaluate {no_weights}", "no-weights", "resume auto"),
     ("evaluate {corrupt}", "corrupt", "again"),
@@ -168,6 +172,7 @@ CALLS = [
     (lambda net: lt.given([0, 0, 1]), "[0, 0, 1]", "0..2"),
     (lambda net: lt.equal_parts(0), "steps 0", "from 1"),
     (lambda net: lt.Method(lt.any_order, SCDM.attention, window=0), "window 0", "from 1"),
+    (lambda net: lt.load(3), "model 3", "a directory or a name"),
     (lambda net: lt.load("sudoku-6-scdn"), "sudoku-6-scdn", "mean sudoku-6-scdm"),
     (lambda net: lt.from_pretrained("nowhere"), "nowhere", "sudoku-6-scdm"),
     (lambda net: lt.load(near_miss("runs/fuor")), "runs/fuor", "mean runs/four?"),
@@ -253,7 +258,7 @@ def places(tmp_path_factory):
     """Return directories of runs, good and damaged, of a data set, of texts and of nothing."""
     root = tmp_path_factory.mktemp("p")
     damaged = ("no_weights", "corrupt", "cut", "misspelled", "dropped")
-    names = ("run", "data", "nowhere", "new", "empty", "full", "texts", *damaged)
+    names = ("run", "data", "nowhere", "new", "empty", "full", "texts", "blank", *damaged)
     folders = {name: root / name for name in names}
     main(shlex.split(f"train sudoku-4 scdm {FEW} --out {folders['run']}"))
     counts = {"num_train": 16, "num_validation": 4, "num_test": 4}
@@ -261,6 +266,7 @@ def places(tmp_path_factory):
     for name in ("empty", "full", "texts"):
         folders[name].mkdir()
     (folders["full"] / "notes.md").write_text("mine")
+    folders["blank"].write_text("\n")
     (folders["texts"] / "book.txt").write_text("Once upon a time.")
     for name in damaged:
         shutil.copytree(folders["run"], folders[name])

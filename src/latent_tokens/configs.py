@@ -229,6 +229,9 @@ class EvalConfig(SamplingConfig):
                 raise ValueError(f"{name}=(): must have a value, or be left out")
             if value is not None:
                 self._set(name, tuple(value) if isinstance(value, list | tuple) else (value,))
+            values = self.values(name)
+            if any(values.count(value) > 1 for value in values):
+                raise ValueError(f"{name}={values}: lists a value twice. Give each once.")
         for latents in self.values("latents"):
             if latents != "all":
                 check_int("latents", latents, 0)

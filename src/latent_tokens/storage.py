@@ -169,7 +169,7 @@ def hint_for(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "Free some space, then run the same command again"
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return "Make the directory writable, or name another with --out"
+        return "Make the directory writable, or use another"
     return "See that the directory is there and can be written"
 
 

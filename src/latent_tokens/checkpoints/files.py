@@ -164,6 +164,8 @@ def bundled_names() -> list[str]:
 
 def find(folder_or_name: str | Path, fetched: Callable[[str], Path] = fetch) -> Path:
     """Return the directory of a name, fetched if it is OWNER/NAME. Raise ValueError if missing."""
+    if not isinstance(folder_or_name, str | Path) or not str(folder_or_name):
+        raise ValueError(f"model={folder_or_name!r}: must be a directory or a name")
     folder = Path(folder_or_name)
     name = str(folder_or_name)
     if folder.is_dir():

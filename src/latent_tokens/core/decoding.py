@@ -35,7 +35,7 @@ from latent_tokens.core.order import (
     left_to_right,
 )
 from latent_tokens.core.policies import LatentPolicy, nearest, random
-from latent_tokens.core.remasking import Remask, remask_from
+from latent_tokens.core.remasking import Remask, remask_from, short_form_of_remask
 from latent_tokens.core.selection import (
     ONE_TOKEN,
     RULES,
@@ -219,10 +219,12 @@ def check_remasking(decoding: Decoding) -> None:
     tokens = getattr(decoding.select, "tokens", 1)
     excluded = {"confidence_noise": decoding.confidence_noise, "t_max": decoding.t_max}
     excluded |= {"drafts": decoding.drafts, "tokens_per_step": callable(tokens) and tokens}
+    (rule,) = short_form_of_remask(decoding.remask).items()
     for name, value in excluded.items():
         if value:
             shown = function_name(value) if callable(value) else value
-            refuse(f"{name}={shown} with remask", "it follows the tokens left", "one of the two")
+            both = f"{name}={shown} with {rule[0]}={rule[1]}"
+            refuse(both, "it follows the tokens left", "one of the two")
 
 
 def resolve_names(decoding: Decoding) -> None:

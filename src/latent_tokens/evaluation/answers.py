@@ -108,7 +108,8 @@ def read_answers(
         most: the largest number of answers to a problem.
 
     Raises:
-        ValueError: A line is not of this form, or a problem is not in the list or has more answers.
+        ValueError: A line is not of this form, there is none, or a problem is not in the list or has
+            more answers.
     """
     # A list of boards has the same problem, without a given cell, at each number.
     numbers_of: dict[str, deque[int]] = {}
@@ -144,7 +145,9 @@ def read_answers(
         rounds[num_answers[number]][number] = answer
         num_answers[number] += 1
         numbers.rotate(-1)
-    return [answers for answers in rounds if answers] or rounds[:1]
+    if not num_answers:
+        raise ValueError(f"{path}: has no answers. Print the problems with --template.")
+    return [answers for answers in rounds if answers]
 
 
 def with_answer(task: Answerable, problem: Examples, answer: Answer) -> Examples:

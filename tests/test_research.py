@@ -62,8 +62,7 @@ curves = importlib.import_module("curves")  # the scripts have put its folder on
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_script_prints_the_stored_table(folder, capsys, monkeypatch):
-    monkeypatch.setattr("sys.argv", [folder])
+def test_script_prints_the_stored_table(folder, capsys):
     script_of(folder).main()
     assert capsys.readouterr().out == (RESEARCH / folder / "table.md").read_text()
 
@@ -201,7 +200,7 @@ def test_complete_rows_of_samplers_need_no_model(monkeypatch):
     monkeypatch.setattr(samplers.lt, "load", pytest.fail)
     monkeypatch.setattr(samplers, "models_of", lambda curve, runs: ((seed, runs) for seed in curve.seeds))
     monkeypatch.setattr(samplers, "puzzles", lambda folder: folder)
-    samplers.measure(RESEARCH)
+    samplers.measure_missing(RESEARCH)
 
 
 def test_verdicts_follow_from_the_interval_and_the_margin():
@@ -308,8 +307,7 @@ def test_adapted_models_are_measured_once_and_rendered(tmp_path, monkeypatch, ca
     for name, value in {"ROWS": tmp_path / "rows.jsonl", "SEQUENCES": 4, "FEW": 2}.items():
         monkeypatch.setattr(adapting, name, value)
     for arguments in ([], [run], [run]):
-        monkeypatch.setattr(sys, "argv", ["adapting.py", *map(str, (base, data, *arguments))])
-        adapting.main()
+        adapting.main(base, data, *arguments)
     first, *rows = [json.loads(line) for line in adapting.ROWS.read_text().splitlines()]
     of_run = [(row["step"], row["latents"], len(row["nats"])) for row in rows]
     at_checkpoints = [(2, 0, 2), (2, 8, 2), (4, 0, 2), (4, 8, 2)]

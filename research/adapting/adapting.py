@@ -1,8 +1,8 @@
 """Exact likelihood of the adapted models over the number of latent tokens.
 
-    python research/adapting/adapting.py                                        # print table.md from the rows
-    python research/adapting/adapting.py models/smollm2 data/english-32         # measure the base, as it is
-    python research/adapting/adapting.py models/smollm2 data/english-32 RUN     # measure a run
+python research/adapting/adapting.py                                            # print table.md from the rows
+python research/adapting/adapting.py --base models/smollm2 --data DATA          # measure the base, as it is
+python research/adapting/adapting.py --base models/smollm2 --data DATA --run RUN    # measure a run
 
 A run is measured at its end, on 32 sequences and on 8 of them, and on these 8 at each validation whose
 checkpoint it keeps. A method without a KV cache is measured at its end only: scdm on the 32, mdm on the 8. A
@@ -11,7 +11,6 @@ stored row is not measured again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import tyro
 
 from latent_tokens import METHODS, HuggingFaceDenoiser, from_pretrained
 from latent_tokens.checkpoints.files import tensors_sha256
@@ -196,21 +196,19 @@ def table_of_first(rows: Sequence[Row]) -> str:
     return as_markdown(lines) if len(lines) > 1 else ""
 
 
-def main() -> None:
-    """Measure a base or a run if one is named, and print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name in ("base", "data", "run"):
-        parser.add_argument(name, nargs="?", type=Path)
-    options = parser.parse_args()
-    if options.base is not None:
-        if options.data is None:
-            parser.error("DATA is missing. Name a data set directory.")
-        measure(options.base, options.data, options.run)
+def main(base: Path | None = None, data: Path | None = None, run: Path | None = None) -> None:
+    """Print the tables.
+
+    Args:
+        base: a language model, to measure it or a run that adapts it first.
+        data: data set of its tokens.
+        run: the run.
+    """
+    if base is not None and data is not None:
+        measure(base, data, run)
     rows = read_lines(ROWS)
     print("\n".join(filter(None, (table(rows), table_of_mdm(rows), table_of_first(rows)))), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

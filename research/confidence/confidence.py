@@ -1,7 +1,7 @@
 """Which candidate is decoded: that of the largest probability, the largest margin, or the lowest entropy.
 
-    python research/confidence/confidence.py             # print table.md from the stored rows
-    python research/confidence/confidence.py --measure   # measure what bundled.jsonl and dead-ends.jsonl lack
+python research/confidence/confidence.py                     # print table.md from the stored rows
+python research/confidence/confidence.py --measure-missing   # measure what the rows of bundled models lack
 
 rows.jsonl are three training seeds of 6x6 boards. The others are bundled models, of one seed each.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import tyro
 from numpy.typing import NDArray
 
 import latent_tokens as lt
@@ -165,10 +166,14 @@ def claims() -> list[Claim]:
     return listed
 
 
-def main() -> None:
-    """Print the tables, or measure the bundled models."""
+def main(measure_missing: bool = False) -> None:
+    """Print the tables.
+
+    Args:
+        measure_missing: measure what the rows of the bundled models lack, first.
+    """
     of_bundled, of_dead_ends = HERE / "bundled.jsonl", HERE / "dead-ends.jsonl"
-    if sys.argv[1:] == ["--measure"]:
+    if measure_missing:
         with_all = [each for each in settings() if each.candidates == "all" and each.order != "margin"]
         measure(of_bundled, settings(), Diversity)
         measure(of_dead_ends, with_all, DeadEnds)
@@ -187,4 +192,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

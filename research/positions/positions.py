@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import tyro
 from torch import Tensor, nn
 
 import latent_tokens as lt
@@ -77,7 +78,7 @@ def losses_of(folder: Path) -> list[tuple[int, float]]:
     return [(row["step"], row["validation_loss"]) for row in rows if "validation_loss" in row]
 
 
-def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
+def measure_missing(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Train and measure what a file lacks."""
     torch.set_num_threads(1)
     done = [(row["cell"], row["train_seed"]) for row in read_results(path)]
@@ -115,10 +116,14 @@ def losses_table(lines: dict[Cell, Line]) -> str:
     return as_markdown(table)
 
 
-def main() -> None:
-    """Print the tables, or train and measure first."""
-    if sys.argv[1:2] == ["--measure"]:
-        measure(Path(sys.argv[2]))
+def main(measure: Path | None = None) -> None:
+    """Print the tables.
+
+    Args:
+        measure: directory of data sets and models, to train and measure what rows.jsonl lacks first.
+    """
+    if measure is not None:
+        measure_missing(measure)
     lines = from_history() | lines_in(HERE / "rows.jsonl")
     kinds = ("structured", "plain", "fp32 on a GPU")
     cells = [cell_of(order, kind) for order in ORDERS for kind in kinds]
@@ -130,4 +135,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -6,7 +6,6 @@ python research/remasking/remasking.py --measure RUNS   # measure what rows.json
 RUNS has the models of boards: sudoku-6-METHOD-SEED and sudoku-9-METHOD-SEED for mdm and scdm.
 """
 
-import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -14,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+import tyro
 
 import latent_tokens as lt
 from latent_tokens.evaluation.intervals import half_interval
@@ -50,7 +50,7 @@ def setting_of(task: str, method: str, order: str, rule: str, seed: int) -> dict
     return setting if task == BOARDS else {"task": task, **setting}
 
 
-def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
+def measure_missing(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Append the rows that a file lacks."""
     torch.set_num_threads(1)
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
@@ -139,13 +139,16 @@ def bounds(values: list[float]) -> str:
     return f"{fmean(values) - half:.1f} to {min(fmean(values) + half, 100):.1f}"
 
 
-def main() -> None:
-    """Print the table, or measure."""
-    if "--measure" in sys.argv:
-        measure(Path(sys.argv[-1]))
-    else:
-        print(table(read_results(HERE / "rows.jsonl")), end="")
+def main(measure: Path | None = None) -> None:
+    """Print the table.
+
+    Args:
+        measure: directory of the models, to measure what rows.jsonl lacks first.
+    """
+    if measure is not None:
+        measure_missing(measure)
+    print(table(read_results(HERE / "rows.jsonl")), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -1,8 +1,8 @@
 """Decoders compared at equal accuracy: fixed counts, rules that decide after the predictions, remasking.
 
 python research/samplers/samplers.py                  # print table.md from the rows
-python research/samplers/samplers.py --measure RUNS   # measure what rows.jsonl lacks, then draw samplers.png
-python research/samplers/samplers.py --draw           # draw samplers.png from the rows
+python research/samplers/samplers.py --measure RUNS   # measure what rows.jsonl lacks first
+python research/samplers/samplers.py --draw-figure    # draw samplers.png, too
 
 RUNS has the models: TASK-METHOD-SEED of sudoku-6, sudoku-9 and zebra-compact-3.
 """
@@ -16,6 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
+import tyro
 
 import latent_tokens as lt
 from latent_tokens.evaluation.report import as_markdown, legend_of, save_sheet, style
@@ -117,7 +118,7 @@ def models_of(curve: Curve, runs: Path) -> Iterator[tuple[int, Path]]:
             yield seed, folder
 
 
-def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
+def measure_missing(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Append the rows that a file lacks."""
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
     load = lru_cache(1)(lt.load)
@@ -237,15 +238,20 @@ def draw(rows: list[Any]) -> None:
     save_sheet(sheet, title, caption, HERE / "samplers", dark=True)
 
 
-def main() -> None:
-    """Print the tables, or measure."""
-    if "--measure" in sys.argv:
-        measure(Path(sys.argv[-1]))
+def main(measure: Path | None = None, draw_figure: bool = False) -> None:
+    """Print the tables.
+
+    Args:
+        measure: directory of the models, to measure what rows.jsonl lacks first.
+        draw_figure: draw the figure.
+    """
+    if measure is not None:
+        measure_missing(measure)
     rows = read_results(HERE / "rows.jsonl")
-    if "--measure" in sys.argv or "--draw" in sys.argv:
+    if draw_figure:
         draw(rows)
     print(table(rows), choices(rows), sep="\n", end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -6,7 +6,6 @@ python research/speculation/speculation.py --measure RUNS   # measure what rows.
 RUNS has the models: boards-SEED (esolm of 6x6 boards) and text-SEED (esolm of text, 128 tokens).
 """
 
-import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -14,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+import tyro
 
 import latent_tokens as lt
 from latent_tokens.evaluation.intervals import half_interval
@@ -25,7 +25,7 @@ SAMPLES = {"boards": 200, "text": 40}
 LATENTS, DRAFTS, SEEDS = (0, 4), (0, 1, 2, 4, 8), (0, 1, 2)
 
 
-def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
+def measure_missing(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
     """Append the rows that a file lacks."""
     torch.set_num_threads(1)
     done = [row["setting"] for row in read_results(path)] if path.exists() else []
@@ -86,13 +86,16 @@ def bounds(values: list[float]) -> str:
     return f" ({fmean(values) - half:.2f}-{fmean(values) + half:.2f})"
 
 
-def main() -> None:
-    """Print the table, or measure."""
-    if "--measure" in sys.argv:
-        measure(Path(sys.argv[-1]))
-    else:
-        print(table(read_results(HERE / "rows.jsonl")), end="")
+def main(measure: Path | None = None) -> None:
+    """Print the table.
+
+    Args:
+        measure: directory of the models, to measure what rows.jsonl lacks first.
+    """
+    if measure is not None:
+        measure_missing(measure)
+    print(table(read_results(HERE / "rows.jsonl")), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

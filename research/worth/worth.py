@@ -1,13 +1,14 @@
 """What masked tokens in the input are worth: exact nats of held-out text by n, policy and block length.
 
-python research/worth/worth.py     # print table.md from the stored rows
-python research/worth/worth.py RUN DATA [--order ORDER]    # score 64 sequences of DATA with a model
+python research/worth/worth.py                            # print table.md from the stored rows
+python research/worth/worth.py --run RUN --data DATA      # score 64 sequences of DATA with a model
 """
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
+
+import tyro
 
 import latent_tokens as lt
 from latent_tokens.evaluation.report import ORDER_NAMES, as_markdown
@@ -90,21 +91,20 @@ def measure(run: str, data: str, order: str | None) -> None:
             print(f"{name}, n={n}: {nats.sum() / examples.lengths.sum():.4f} nats per token")
 
 
-def main() -> None:
-    """Print the table, or measure a model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", nargs="?")
-    parser.add_argument("data", nargs="?")
-    parser.add_argument("--order", help="uniform, left_to_right or blockwise:N. Default: the method's own.")
-    options = parser.parse_args(sys.argv[1:])
-    if options.run:
-        measure(options.run, options.data or parser.error("name DATA after RUN"), options.order)
+def main(run: str | None = None, data: str | None = None, order: str | None = None) -> None:
+    """Print the table, or measure a model.
+
+    Args:
+        run: the model.
+        data: its data set.
+        order: uniform, left_to_right or blockwise:N. Default: that of the method.
+    """
+    if run is not None and data is not None:
+        measure(run, data, order)
         return
     print(table(lines_of(rows_of("worth"), settings())))
     print(LEGEND)
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -19,10 +19,16 @@ from latent_tokens import (
     Size,
     TaskBase,
     Transformer,
+    check_network,
     fit,
     from_pretrained,
     generate,
+    log_likelihood,
+    loss,
 )
+from latent_tokens.hf.export import export_model
+from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
+from latent_tokens.network.transformer import NOT_PREDICTED
 from latent_tokens.tasks import configured
 from latent_tokens.tasks.readers import read_source
 from latent_tokens.tasks.zebra import clues as rules
@@ -289,16 +295,33 @@ def test_embedding_is_the_sum_of_parts_and_mask_has_its_own():
     assert torch.equal(net.embedding(torch.tensor([0, 22])), weight[torch.tensor([1, 13])])
 
 
-def test_head_predicts_answers_only():
+def test_head_predicts_answers_only(tmp_path):
     net = Transformer(Size(16, 2, 2), 22, 3, parts=Pairs.parts, answer_tokens=Pairs.answer_tokens).eval()
     assert net.head.out_features == 2
     positions = torch.arange(3)[None]
-    logits = net(torch.tensor([[2, 3, 22]]), positions, torch.ones(1, 3, 3, dtype=torch.bool))
-    assert logits.shape == (1, 3, 23)
-    assert (logits.double().softmax(-1)[..., 2:] == 0).all()
+    mask = torch.tensor([[True, True, False], [True, True, False], [True, True, True]])[None]
+    inputs = (torch.tensor([[2, 3, 22]]), positions, mask)
+    assert net(*inputs).shape == (1, 3, 2)
+    check_network(net, METHODS["scdm"], 3, 22)
+    later = Transformer(Size(16, 2, 2), 22, 3, answer_tokens=[3, 1]).eval()
+    assert later(*inputs)[0, 0].gt(NOT_PREDICTED).tolist() == [False, True, False, True]
     tokens = torch.tensor([[2, 3, 0]] * 8)
     known = torch.tensor([[True, True, False]] * 8)
     assert generate(net, METHODS["scdm"], tokens, known).tokens[:, 2].max() <= 1
+
+    # Another token has no probability, and in Hugging Face all tokens have a logit.
+    for answer, is_possible in ((1, True), (7, False)):
+        tokens = torch.tensor([[2, 3, answer]])
+        nats = loss(net, METHODS["scdm"], tokens, known[:1])
+        sizes = (torch.tensor([2]), torch.tensor([3]))
+        likelihood = log_likelihood(net, METHODS["scdm"], tokens, positions, *sizes).sum()
+        assert bool(nats.isfinite()) == bool(likelihood.isfinite()) == is_possible
+    net.method = METHODS["scdm"]
+    export_model(net, tmp_path)
+    logits = LatentTokensForMaskedLM.from_pretrained(tmp_path)(inputs[0]).logits
+    assert logits.shape == (1, 3, 23)
+    torch.testing.assert_close(logits[0, 2, :2], net(*inputs)[0, 2])
+    assert (logits[0, 2, 2:] <= NOT_PREDICTED).all()
 
 
 def test_run_with_parts_trains_and_is_restored(tmp_path):

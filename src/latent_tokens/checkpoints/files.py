@@ -18,7 +18,7 @@ from latent_tokens.checks import did_you_mean, first_line
 from latent_tokens.core import attention
 from latent_tokens.core.layout import Layout
 from latent_tokens.hub import fetch, is_name
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import Transformer, widened
 from latent_tokens.storage import Json
 
 SHA256 = "tensors_sha256"  # the key in the metadata
@@ -203,6 +203,7 @@ def network_fingerprint(net: Transformer) -> list[float]:
     layout = Layout(positions, num_clean, torch.full_like(num_clean, count))
     ids = net.method.input_ids(tokens, layout, net.mask_id)
     logits = net(ids, positions, attention.dense_mask(net.method.attention, layout))
+    logits = widened(logits, net.vocab_size + 1)
     angles = torch.outer(
         torch.arange(logits.shape[-1], device="cpu"), torch.arange(1.0, 4, device="cpu")
     )

@@ -20,11 +20,12 @@ class Denoiser(Protocol):
     """Any callable (ids, positions, mask) -> logits with an integer `mask_id`.
 
     ids, positions: Int[B, S]; mask: Bool[B, S, S]; logits: Float[B, S, V]. A column `mask_id` of
-    the logits is never chosen. What logits may depend on, the mask and the positions, is tested by
-    `check_network`. If `supports_slots` is true, it takes a fourth argument, slots
-    Bool[B, S], and returns the logits of these slots only, (N, V), row by row. On an accelerator
-    its mask may then be a FlexAttention BlockMask. If it has `num_positions`, a number and not None,
-    longer rows are refused.
+    the logits is never chosen, and a token without a column is never predicted. What logits may
+    depend on, the mask and the positions, is tested by `check_network`. If `supports_slots` is
+    true, it takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only,
+    (N, V), row by row. On an accelerator its mask may then be a FlexAttention BlockMask. If it has
+    `num_positions`, a number and not None, longer rows are refused. `check_network` asks for a
+    column of each token, or for as many as its `columns`.
 
     Example:
         >>> isinstance(net, Denoiser)

@@ -191,10 +191,15 @@ def in_one_pass(
 
 
 def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return the log-probability of each token under its row of logits, in float64."""
-    parts = zip(torch.split(logits, LOGIT_ROWS), torch.split(tokens, LOGIT_ROWS), strict=True)
-    nats = [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
-    return torch.cat(nats)
+    """Return the log-probability of each token under its row of logits, in float64.
+
+    It is minus infinity for a token without a column.
+    """
+    columns = logits.shape[-1]
+    at = tokens.clamp(max=columns - 1)
+    parts = zip(torch.split(logits, LOGIT_ROWS), torch.split(at, LOGIT_ROWS), strict=True)
+    found = [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
+    return torch.cat(found).masked_fill(tokens >= columns, -torch.inf)
 
 
 def check(

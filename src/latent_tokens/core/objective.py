@@ -128,5 +128,12 @@ def weighted_nll(net: Denoiser, method: Method, batch: TrainingBatch) -> Float[T
     """Return the weighted negative log-likelihood of the scored tokens: the network's part of `loss`."""
     logits = method.logits_at(batch.scored, net, batch.tokens, batch.layout)
     targets = batch.tokens.gather(1, batch.layout.positions)[batch.scored]
-    nll = F.cross_entropy(logits.float(), targets, reduction="none")
+    nll = cross_entropy(logits, targets)
     return (nll * batch.weight[:, None].expand_as(batch.scored)[batch.scored]).sum()
+
+
+def cross_entropy(logits: Float[Tensor, "N V"], targets: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Return the nats of each target, infinite for a token without a column."""
+    columns = logits.shape[-1]
+    nats = F.cross_entropy(logits.float(), targets.clamp(max=columns - 1), reduction="none")
+    return nats.masked_fill(targets >= columns, torch.inf)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -15,7 +14,7 @@ from torch.utils.data import get_worker_info
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.method import Method, checked_method
-from latent_tokens.core.objective import corrupt
+from latent_tokens.core.objective import corrupt, cross_entropy
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.tasks.examples import Example, stack
 
@@ -127,5 +126,5 @@ def weighted_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Return the sum of the cross-entropies of labels that are not -100, times their weights."""
     scored = labels != IGNORED_LABEL
-    nll = F.cross_entropy(logits[scored].float(), labels[scored], reduction="none")
+    nll = cross_entropy(logits[scored], labels[scored])
     return (nll * weights[scored]).sum()

@@ -38,7 +38,7 @@ from latent_tokens.hf.export import export_model, for_transformers, push_to_hub
 from latent_tokens.hub import fetch
 from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
-from latent_tokens.network.transformer import Transformer
+from latent_tokens.network.transformer import Transformer, widened
 from latent_tokens.tasks import TASKS, Language, Text
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
@@ -232,12 +232,11 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         """
         net = self.net
         if attention_mask is not None and attention_mask.dim() == 4:
-            logits = exclude_mask_token(
-                net.mask_id, net(input_ids, position_ids, attention_mask[:, 0])
-            )
+            logits = net(input_ids, position_ids, attention_mask[:, 0])
             predicted = torch.ones_like(input_ids, dtype=torch.bool)
         else:
             logits, predicted = arranged_logits(net, input_ids, position_ids, attention_mask)
+        logits = exclude_mask_token(net.mask_id, widened(logits, net.vocab_size + 1))
         if labels is None:
             return MaskedLMOutput(logits=logits)
         if weights is not None:
@@ -349,14 +348,13 @@ def attended_slots(
 def arranged_logits(
     net: Transformer, input_ids: Tensor, position_ids: Tensor | None, attention_mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the logits (B, S, V + 1) of slots in any order, and which of them (B, S) predict a token."""
+    """Return the logits (B, S, V) of slots in any order, and which of them (B, S) predict a token."""
     method = net.method
     positions, attended = attended_slots(net, input_ids, position_ids, attention_mask)
     tokens, layout, slot_of = arrange(net, input_ids.long(), positions, attended)
 
     # The logits of the arranged slots, in the order of the input.
     logits = method.logits(net, tokens, layout).masked_fill(~layout.shown[..., None], 0)
-    logits = exclude_mask_token(net.mask_id, logits)  # (B, S, V + 1)
     predicted = layout.shown if method.readout == "shifted" else layout.shown & ~layout.clean
     return logits.gather(1, slot_of[..., None].expand_as(logits)), predicted.gather(1, slot_of)
 

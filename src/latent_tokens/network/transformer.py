@@ -248,6 +248,11 @@ NOT_PREDICTED = -1e4  # the logit of a token that no answer has: its probability
 MISSING = {"generate": "load(NAME).generate() or generate(net, ...)", "task": "load(NAME).task"}
 
 
+def widened(logits: Float[Tensor, "*N C"], columns: int) -> Float[Tensor, "*N V"]:
+    """Return logits with columns for the tokens that are never predicted, too."""
+    return F.pad(logits, (0, columns - logits.shape[-1]), value=NOT_PREDICTED)
+
+
 class PartEmbedding(nn.Embedding):
     """An embedding of tokens that are composed: that of a token is the sum of those of its parts.
 
@@ -300,7 +305,8 @@ class Transformer(nn.Module):
             CPU.
         parts: the part numbers of each token, whose embeddings are summed (`PartEmbedding`). None
             is an embedding per token.
-        answer_tokens: the tokens that can be predicted, to which the head is limited. None is all.
+        answer_tokens: the tokens that can be predicted, to which the head is limited. Logits end at
+            the largest of them. None is all.
 
     Example:
         >>> Transformer(Size(width=32, heads=2, layers=3), vocab_size=6, max_length=36).mask_id
@@ -356,6 +362,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(size.width)
         self.answer_index = torch.tensor(self.answer_tokens or [], dtype=torch.int64, device="cpu")
         num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
+        self.columns = vocab_size + 1 if self.answer_tokens is None else max(self.answer_tokens) + 1
         self.head = nn.Linear(size.width, num_predicted)
 
     @property
@@ -376,7 +383,7 @@ class Transformer(nn.Module):
     @property
     def dimensions(self) -> Dimensions:
         """The numbers that the memory of training depends on."""
-        return Dimensions(self.size.layers, self.size.width, self.size.heads, self.vocab_size + 1)
+        return Dimensions(self.size.layers, self.size.width, self.size.heads, self.columns)
 
     @property
     def position_embedding(self) -> nn.Embedding | None:
@@ -475,11 +482,11 @@ class Transformer(nn.Module):
         return function(*inputs)
 
     def logits(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        """Return the logits of every token and MASK from the output of the last block."""
+        """Return the logits of every token that can be predicted from the output of the last block."""
         logits = linear(self.head, self.norm(x))
-        if self.answer_tokens is None:
+        if logits.shape[-1] == self.columns:
             return logits
-        every = logits.new_full((*logits.shape[:-1], self.vocab_size + 1), NOT_PREDICTED)
+        every = logits.new_full((*logits.shape[:-1], self.columns), NOT_PREDICTED)
         with torch.inference_mode(mode=False):  # so that training can use it if decoding moved it
             self.answer_index = self.answer_index.to(x.device)
         return every.index_copy(-1, self.answer_index, logits)

@@ -44,6 +44,17 @@ def test_a_row_a_number_of_latents_with_its_cost(pico, name):
         assert row["made_with"]["torch"]
 
 
+def test_a_method_with_an_order_of_its_own_decodes_by_it(pico):
+    order = lt.given(range(15, -1, -1))
+    rows = []
+    for of_method, settings in ((order, {}), (lt.any_order, {"order": order})):
+        pico.method = replace(lt.METHODS["scdm"], order=of_method)
+        (row,) = lt.evaluate(pico, TASK, num_samples=4, latents=3, **settings)
+        rows.append({**measured(row), "method": None})
+    assert rows[0] == rows[1]
+    assert (rows[0]["order"], rows[0]["candidates"]) == ("follow_schedule", 1)
+
+
 def test_row_of_an_unfinished_run_has_the_steps_of_its_weights(tmp_path):
     config = tiny_run(tmp_path / "run")  # 12 steps, validated every 5
     with pytest.raises(KeyboardInterrupt):

@@ -15,6 +15,7 @@ from transformers import AutoModelForMaskedLM, Trainer, TrainingArguments
 import latent_tokens as lt
 from helpers.own_network import Tied
 from helpers.refusals import refused
+from helpers.tiny_models import tiny_model
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.sampling import generate as reference
 from latent_tokens.hf.export import export_model as save_for_transformers
@@ -180,7 +181,10 @@ def test_adapter_is_not_saved_as_a_model(folder, tmp_path):
     model = LatentTokensForMaskedLM.from_pretrained(folder)
     get_peft_model(model, lora())
     adapted = get_peft_model(lt.from_pretrained(folder), lora())
-    for save in (model.save_pretrained, partial(save_for_transformers, adapted)):
+    of_transformers = lt.HuggingFaceDenoiser(tiny_model("llama"), None)
+    other = get_peft_model(of_transformers, LoraConfig(r=2, target_modules=["q_proj"]))
+    saves = (partial(save_for_transformers, net) for net in (adapted, other))
+    for save in (model.save_pretrained, *saves):
         with refused("has a LoRA adapter of peft", "call merge_and_unload() first"):
             save(tmp_path / "model")
     assert not (tmp_path / "model").exists()

@@ -102,9 +102,10 @@ def export_model(
         about = {} if task is None else {"task": description(task), "name": name_of(inner.method)}
         directory.save_pretrained(inner, folder, dtype=dtype, about=cast(dict[str, Json], about))
         return
-    if isinstance(inner, Transformer) and has_lora(inner.state_dict()):
+    # An adapter of `add_lora` is merged.
+    if getattr(inner, "adapter", None) is None and has_lora(inner.state_dict()):
         fix = "Save the adapter by itself, or call merge_and_unload() first"
-        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
+        raise ValueError(f"net={type(inner).__name__}: has a LoRA adapter of peft. {fix}.")
     net = inner
     folder = Path(folder)
     settings, files, rows = carried_over(net)

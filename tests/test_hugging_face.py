@@ -278,6 +278,9 @@ def test_a_generation_config_sets_what_generate_does(model_of, tmp_path):
     again = AutoModelForMaskedLM.from_pretrained(tmp_path / "model")
     bound = {"t_max": 0.8, "t_min": 0.4, "entropy_bound": 0.1, "candidates": "all"}
     assert torch.equal(again.generate(ids).sequences, model.generate(ids, **bound).sequences)
+    again.generation_config = None
+    again.save_pretrained(tmp_path / "model")
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "model").generation_config is None
     with refused("num_beams=2", "no meaning"):
         model.generate(ids, GenerationConfig(num_beams=2))
 

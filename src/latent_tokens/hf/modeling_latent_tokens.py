@@ -190,6 +190,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         export_model(net, save_directory, dtype=dtype, license=license)
         if self.generation_config is not None:
             self.generation_config.save_pretrained(save_directory)
+        else:
+            (Path(save_directory) / GENERATION).unlink(missing_ok=True)  # of an earlier model in it
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""

@@ -266,6 +266,8 @@ def test_interrupted_command_is_printed_with_the_option_that_resumes_it():
     stop, command = KeyboardInterrupt("stopped at step 3"), ["train", "sudoku-4", "scdm", "--out", "a run"]
     hint = ". Resume with: latent-tokens train sudoku-4 scdm --out 'a run' --resume auto"
     assert resume_hint(stop, command) == resume_hint(stop, [*command, "--resume", "auto"]) == hint
+    assert resume_hint(stop, [*command, "--resume=auto"]).endswith("'a run' --resume=auto")
+    assert resume_hint(stop, [*command, "--resume", "no"]).endswith("--resume no --resume auto")
     assert resume_hint(stop, ["evaluate", "a"]) == resume_hint(KeyboardInterrupt(), command) == ""
 
 

@@ -154,7 +154,7 @@ PAIR_ROWS = [
     (decode("ar-mtp", lt.Decoding(candidates=lt.growing)), "candidates=growing", "candidates=1"),
     (decode("arm", lt.Decoding(1, order=lt.given([0, 2, 1]))), "order", "order=left_to_right"),
     (decode(CAUSAL_LEFT, lt.Decoding(1, order=lt.any_order)), "order", "order=left_to_right"),
-    (decode("arm", lt.Decoding(threshold=0.9)), "Threshold(probability=0.9)", "tokens_per_step=1"),
+    (decode("arm", lt.Decoding(threshold=0.9)), "threshold=0.9", "mdm or scdm model"),
     (decode("ar-mtp-window-2", lt.Decoding(1, tokens_per_step=3)), "window of 2", "tokens_per_step=2"),
     (decode(LEFT, lt.Decoding(1, latents=2, off_distribution=True)), "readout=left", "latents=all"),
     (decode(BLOCK, lt.Decoding(1, order=lt.any_order)), "blocks of 2", "order=blockwise(2)"),

@@ -8,7 +8,7 @@ import pytest
 
 import latent_tokens as lt
 from helpers.refusals import refused
-from helpers.runs import tiny_run
+from helpers.runs import stop_at, tiny_run
 from latent_tokens.data.datasets import task_of
 from latent_tokens.evaluation.settings import NUM_ZEBRA, decoding_for, is_adaptive, order_for, with_protocol
 from latent_tokens.paper.recipes import every_recipe
@@ -42,6 +42,27 @@ def test_a_row_a_number_of_latents_with_its_cost(pico, name):
         assert row["ci95"][0] <= row["valid"] <= row["ci95"][1]
         assert row["forward_passes"] == 16
         assert row["made_with"]["torch"]
+
+
+def test_a_method_with_an_order_of_its_own_decodes_by_it(pico):
+    order = lt.given(range(15, -1, -1))
+    rows = []
+    for of_method, settings in ((order, {}), (lt.any_order, {"order": order})):
+        pico.method = replace(lt.METHODS["scdm"], order=of_method)
+        (row,) = lt.evaluate(pico, TASK, num_samples=4, latents=3, **settings)
+        rows.append({**measured(row), "method": None})
+    assert rows[0] == rows[1]
+    assert (rows[0]["order"], rows[0]["candidates"]) == ("follow_schedule", 1)
+
+
+def test_row_of_an_unfinished_run_has_the_steps_of_its_weights(tmp_path):
+    config = tiny_run(tmp_path / "run")  # 12 steps, validated every 5
+    with pytest.raises(KeyboardInterrupt):
+        lt.fit(config, observe=stop_at(7))
+    (row,) = lt.evaluate(lt.from_pretrained(config.folder), TASK, num_samples=2)
+    assert row["train_steps"] == 5
+    (row,) = lt.evaluate(lt.from_pretrained(lt.fit(config, resume="auto")), TASK, num_samples=2)
+    assert row["train_steps"] == 12
 
 
 SETTINGS = [  # the method, the settings, and entries of the row

@@ -124,6 +124,8 @@ def test_precision_is_float32_or_as_requested_or_as_saved(tmp_path):
     net = lt.from_pretrained("sudoku-6-scdm")
     assert opened("sudoku-6-scdm").dtype == torch.float32
     assert equal(opened("sudoku-6-scdm").net, net)
+    for attention in ("sdpa", "eager"):
+        assert equal(opened("sudoku-6-scdm", attn_implementation=attention).net, net)
     for name in ("dtype", "torch_dtype"):
         assert opened("sudoku-6-scdm", **{name: torch.bfloat16}).dtype == torch.bfloat16
     for dtype in (torch.bfloat16, torch.float32):
@@ -239,6 +241,8 @@ def test_the_loss_is_of_masked_slots_that_have_a_label(model_of):
     (gradient,) = torch.autograd.grad(value, [model.net.embedding.weight])
     assert gradient.any()
     assert model(ids, labels=torch.full_like(ids, -100)).loss == 0
+    with refused("weights: there are no labels", "label_smoothing_factor=0"):
+        model(ids, weights=torch.ones(ids.shape))
 
 
 SETTINGS = {
@@ -274,6 +278,9 @@ def test_a_generation_config_sets_what_generate_does(model_of, tmp_path):
     again = AutoModelForMaskedLM.from_pretrained(tmp_path / "model")
     bound = {"t_max": 0.8, "t_min": 0.4, "entropy_bound": 0.1, "candidates": "all"}
     assert torch.equal(again.generate(ids).sequences, model.generate(ids, **bound).sequences)
+    again.generation_config = None
+    again.save_pretrained(tmp_path / "model")
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "model").generation_config is None
     with refused("num_beams=2", "no meaning"):
         model.generate(ids, GenerationConfig(num_beams=2))
 

@@ -328,7 +328,7 @@ def test_generation_settings_are_those_of_the_task():
 
 
 REFUSED = [
-    ({"threshold": 0.9}, "0.9) is not supported by arm: it predicts one token per step"),
+    ({"threshold": 0.9}, "threshold=0.9 is not supported by arm: it predicts one token per step"),
     ({"order": "uniform"}, "order=uniform: this method decodes from left to right"),
     ({"tokenizer": None}, "tokenizer=None: pass the Text"),
     ({"model": "sudoku-6-scdm"}, "learned sudoku-6, which is not text"),

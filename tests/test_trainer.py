@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 
 from transformers import Trainer, TrainingArguments
 
+from helpers.refusals import refused
 from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.hf.export import export_model
@@ -100,6 +101,16 @@ def test_trainer_has_the_loss_of_the_method_and_lowers_it(model, tmp_path):
     assert before == pytest.approx(loss_of(model.net, model.net.method, examples, seed=3).item(), rel=1e-5)
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < 0.9 * before
+
+
+def test_trainer_settings_that_lose_the_examples_are_refused(model, tmp_path):
+    for changes, parts in (
+        ({"remove_unused_columns": True}, ("items: have no tokens", "remove_unused_columns=False")),
+        ({"label_smoothing_factor": 0.1}, ("weights: there are no labels", "label_smoothing_factor=0")),
+    ):
+        trainer = trainer_of(model, SETTINGS(tmp_path / "run", **changes), train_dataset=examples_of(8))
+        with refused(*parts):
+            trainer.train()
 
 
 def test_trainer_resumes_and_keeps_the_best_weights(model, tmp_path):

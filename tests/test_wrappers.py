@@ -1,5 +1,7 @@
 """A network in a wrapper computes as the network inside. Adapters of peft train, decode, save and merge."""
 
+from functools import partial
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,6 +15,7 @@ from transformers import AutoModelForMaskedLM, Trainer, TrainingArguments
 import latent_tokens as lt
 from helpers.own_network import Tied
 from helpers.refusals import refused
+from helpers.tiny_models import tiny_model
 from latent_tokens.core.denoiser import as_denoiser, unwrap
 from latent_tokens.core.sampling import generate as reference
 from latent_tokens.hf.export import export_model as save_for_transformers
@@ -80,6 +83,11 @@ def test_wrapped_network_computes_as_the_network_inside(name, folder, tmp_path):
     lt.save_pretrained(wrapped, tmp_path / "model")
     stored = load_file(tmp_path / "model" / "model.safetensors")
     assert all(torch.equal(stored[name], tensor) for name, tensor in unwrap(wrapped).state_dict().items())
+    exported = []
+    for any_net in (wrapped, net):
+        save_for_transformers(any_net, tmp_path / "exported")
+        exported.append({path.name: path.read_bytes() for path in (tmp_path / "exported").iterdir()})
+    assert exported[0] == exported[1]
 
 
 def lora():
@@ -172,8 +180,13 @@ def test_lora_learns_under_gradient_checkpointing(folder):
 def test_adapter_is_not_saved_as_a_model(folder, tmp_path):
     model = LatentTokensForMaskedLM.from_pretrained(folder)
     get_peft_model(model, lora())
-    with refused("has a LoRA adapter of peft", "call merge_and_unload() first"):
-        model.save_pretrained(tmp_path / "model")
+    adapted = get_peft_model(lt.from_pretrained(folder), lora())
+    of_transformers = lt.HuggingFaceDenoiser(tiny_model("llama"), None)
+    other = get_peft_model(of_transformers, LoraConfig(r=2, target_modules=["q_proj"]))
+    saves = (partial(save_for_transformers, net) for net in (adapted, other))
+    for save in (model.save_pretrained, *saves):
+        with refused("has a LoRA adapter of peft", "call merge_and_unload() first"):
+            save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
     lt.save_pretrained(model.net, tmp_path / "weights")  # its reader is given the network
     with refused("has a LoRA adapter of peft. Give its network in Python: net="):

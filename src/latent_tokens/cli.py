@@ -222,8 +222,10 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
     """Return how to resume what was interrupted, if it can be resumed."""
     if arguments[:1] not in (["train"], ["reproduce"]) or not stop.args:
         return ""
-    is_auto = arguments[0] == "reproduce" or "--resume" in arguments
-    command = [*arguments] if is_auto else [*arguments, "--resume", "auto"]
+    words = re.split("[ =]", " ".join(arguments))
+    resume = [after for flag, after in pairwise(words) if flag == "--resume"][-1:]
+    is_new = arguments[0] == "train" and resume in ([], ["no"])
+    command = [*arguments, "--resume", "auto"] if is_new else [*arguments]
     return f". Resume with: {PROGRAM} {shlex.join(command)}"
 
 

@@ -380,10 +380,13 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
         fix = "order=left_to_right, or a mdm or scdm model"
         refuse(f"order {unsupported}", "it decodes from left to right only", fix)
     if method.readout == "shifted" and select != ONE_TOKEN:
-        rule = f"{select}"
+        rule = setting_of(bare_rule(select))
+        fix = "a mdm or scdm model"
         if isinstance(select, FixedCount):
-            rule = f"tokens_per_step={select.tokens}"
-        refuse(f"{rule} {unsupported}", "it predicts one token per step", "tokens_per_step=1")
+            size = function_name(select.tokens) if callable(select.tokens) else select.tokens
+            rule = f"tokens_per_step={size}"
+            fix = "tokens_per_step=1"
+        refuse(f"{rule} {unsupported}", "it predicts one token per step", fix)
     if decoding.drafts:
         check_drafts(method, decoding)
     if decoding.remask is not None:

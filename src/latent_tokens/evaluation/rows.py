@@ -152,14 +152,24 @@ NOT_MEASURED = {
 def trained_run(net: Denoiser) -> Row:
     """Return the training run of a model, by the directory that it was read from. Without one it is empty.
 
+    Its steps are those before the last validation, whose weights the directory may have.
+
     Raises:
-        ValueError: config.json is missing or corrupt.
+        ValueError: config.json is missing or corrupt, or metrics.jsonl is corrupt.
     """
     # A network of another package has no such attribute
     folder: Path | None = getattr(net, "folder", None)
     if folder is None:
         return {}
-    return described_run(folder, read_description(folder, "config.json", "model"))
+    described = described_run(folder, read_description(folder, "config.json", "model"))
+
+    # Of a run that was stopped, or is training, config.json has the steps that are planned.
+    steps = [
+        row["step"] for row in read_lines(folder / "metrics.jsonl") if "validation_loss" in row
+    ]
+    if steps and "train_steps" in described:
+        described["train_steps"] = min(described["train_steps"], steps[-1])
+    return described
 
 
 def described_run(folder: Path, description: Mapping[str, Any]) -> Row:

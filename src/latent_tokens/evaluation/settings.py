@@ -61,6 +61,15 @@ def order_for(
     return "top_prob" if ranks and default == "uniform" else default
 
 
+def with_own_order(
+    method: Method, config: SamplingConfig, functions: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the functions with the method's own order, if it decodes its next token and none is set."""
+    follows = not method.is_left_to_right and follows_order(method, Decoding())
+    is_default = config.order is None and follows
+    return {"order": method.order, **functions} if is_default else functions
+
+
 def has_rule(config: SamplingConfig, functions: Mapping[str, object] = NONE) -> bool:
     """Return whether the predictions decide how many candidates a step decodes."""
     return "select" in functions or any(getattr(config, name) is not None for name in SELECTIONS)
@@ -99,6 +108,7 @@ def decoding_for(
     Raises:
         ValueError: the method or the order does not support a setting.
     """
+    functions = with_own_order(method, config, functions)
     order = order_for(method, task, config, functions)
     confidence = confidence_of(config, functions)
     check_named_order(config, confidence)
@@ -295,6 +305,7 @@ def order_of_row(
     functions: Mapping[str, Any] = NONE,
 ) -> str:
     """Return the order of a row: its name, or how functions and a confidence decode."""
+    functions = with_own_order(method, config, functions)
     is_named = functions.keys().isdisjoint(("order", "confidence", "select"))
     if is_named and config.confidence is None:
         return order_for(method, task, config)

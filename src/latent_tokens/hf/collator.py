@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.data import get_worker_info
 
+from latent_tokens.checks import refuse
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.method import Method, checked_method
@@ -67,10 +68,13 @@ class DiffusionCollator:
             weights: Float (B, S), the weight of each slot in the loss.
 
         Raises:
-            ValueError: the items are not examples of one L, one has no unknown position, or the
-                method cannot take the known positions.
+            ValueError: the items are not examples of one L, one has no tokens or no unknown position,
+                or the method cannot take the known positions.
         """
         method = self.method
+        if any("tokens" not in item for item in items):
+            problem = "have no tokens: a Trainer drops what its model does not name"
+            refuse("items", problem, "TrainingArguments(remove_unused_columns=False)")
         clean_tokens, known_positions, num_positions = as_tensors(stack(items))
         batch = corrupt(
             method,

@@ -95,16 +95,18 @@ def export_model(
     Example:
         export_model(net, "models/six", dtype=torch.bfloat16)
     """
-    inner = cast(nn.Module, unwrap(net))
+    inner: Any = unwrap(net)
     if not (is_transformer(inner) or isinstance(inner, HuggingFaceDenoiser)):
         if license is not None:
             refuse(f"license={license}", "a network of your own has no card", "license=None")
-        about = {} if task is None else {"task": description(task), "name": name_of(net.method)}
+        about = {} if task is None else {"task": description(task), "name": name_of(inner.method)}
         directory.save_pretrained(inner, folder, dtype=dtype, about=cast(dict[str, Json], about))
         return
-    if isinstance(net, Transformer) and has_lora(net.state_dict()):
+    # An adapter of `add_lora` is merged.
+    if getattr(inner, "adapter", None) is None and has_lora(inner.state_dict()):
         fix = "Save the adapter by itself, or call merge_and_unload() first"
-        raise ValueError(f"net=Transformer: has a LoRA adapter of peft. {fix}.")
+        raise ValueError(f"net={type(inner).__name__}: has a LoRA adapter of peft. {fix}.")
+    net = inner
     folder = Path(folder)
     settings, files, rows = carried_over(net)
     files |= tokenizer_of(net, settings, task)

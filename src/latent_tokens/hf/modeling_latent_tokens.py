@@ -91,6 +91,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     _no_split_modules = ["Block"]  # noqa: RUF012
     _tied_weights_keys = {}  # noqa: RUF012
     supports_gradient_checkpointing = True
+    _supports_sdpa = True
     # Settings of `generate`
     generation_config: GenerationConfig | None = None  # type: ignore[assignment]
     net: Transformer
@@ -189,6 +190,8 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         export_model(net, save_directory, dtype=dtype, license=license)
         if self.generation_config is not None:
             self.generation_config.save_pretrained(save_directory)
+        else:
+            (Path(save_directory) / GENERATION).unlink(missing_ok=True)  # of an earlier model in it
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""
@@ -228,9 +231,16 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             weights: weight of each label (B, S). With weights, `loss` is the weighted sum instead.
 
         Raises:
-            ValueError: positions are out of range or occur twice.
+            ValueError: positions are out of range or occur twice, or weights have no labels.
         """
         net = self.net
+        if weights is not None and labels is None:
+            # A Trainer that smooths labels keeps them, and its loss has no weights.
+            refuse(
+                "weights",
+                "there are no labels",
+                "labels, and label_smoothing_factor=0 of a Trainer",
+            )
         if attention_mask is not None and attention_mask.dim() == 4:
             logits = net(input_ids, position_ids, attention_mask[:, 0])
             predicted = torch.ones_like(input_ids, dtype=torch.bool)

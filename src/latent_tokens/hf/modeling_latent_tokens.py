@@ -268,7 +268,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
     ) -> GeneratedOutput:
         """Return `input_ids` (B, L) with every MASK decoded, as `latent_tokens.generate` does.
 
-        A setting that is None has the default of `latent-tokens sample`. Row b has the random
+        A setting that is left out has the default of `latent-tokens sample`. Row b has the random
         numbers of (seed, b).
 
         Args:

@@ -1,10 +1,10 @@
 """Latent tokens against loops, registers, more samples and remasking, by floating-point operations.
 
-python research/alternatives/alternatives.py                  # print table.md from the rows
-python research/alternatives/alternatives.py --draw           # draw the figure, too
-python research/alternatives/alternatives.py --measure RUNS   # train and measure what rows.jsonl lacks
+python research/alternatives/alternatives.py                    # print table.md from the rows
+python research/alternatives/alternatives.py --draw-figure      # draw the figure, too
+python research/alternatives/alternatives.py --measure boards   # train and measure what is missing
 
-RUNS has the models of research/order, and gets the others.
+The directory of --runs has the models of research/order, and gets the others.
 """
 
 import re
@@ -14,20 +14,21 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
+import tyro
 
 import latent_tokens as lt
 
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "order"), str(HERE.parent / "remasking")]
 
+import larger  # noqa: E402
 import order as by_order  # noqa: E402
 import remasking  # noqa: E402
 from networks import QUIET, Looped, Quiet, Registers, flops  # noqa: E402
 from tables import (  # noqa: E402
-    RULE,
     Cell,
     Claim,
     Line,
@@ -157,8 +158,8 @@ def flops_of(cell: Cell) -> int:
     return (number_of(cell, "best of") or 1) * sum(flops(net, each, loops, registers) for each in slots)
 
 
-def measure(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
-    """Train and measure what a file lacks."""
+def measure_boards(runs: Path, path: Path = HERE / "rows.jsonl") -> None:
+    """Train and measure what a file lacks of 6x6 boards."""
     torch.set_num_threads(1)
     done = set()
     if path.exists():
@@ -342,15 +343,25 @@ def draw(lines: dict[Cell, Line]) -> None:
     save_sheet(sheet, title, caption, HERE / "alternatives", dark=True)
 
 
-def main() -> None:
-    """Print the tables, or train and measure first."""
-    if "--measure" in sys.argv:
-        measure(Path(sys.argv[-1]))
+def main(
+    measure: Literal["boards", "larger"] | None = None,
+    draw_figure: bool = False,
+    runs: Path = HERE.parents[1] / "runs" / "paper",
+) -> None:
+    """Print the tables, or train and measure first.
+
+    Args:
+        measure: 6x6 boards, or the larger tasks.
+        draw_figure: draw the figure.
+        runs: directory of data sets and models.
+    """
+    if measure is not None:
+        {"boards": measure_boards, "larger": larger.measure}[measure](runs)
     lines = stored()
-    if "--draw" in sys.argv:
+    if draw_figure:
         draw(lines)
-    print("\n".join([table(lines), claims_table(lines, compared(lines, claims())), f"{RULE}\n"]), end="")
+    print("\n".join([table(lines), claims_table(lines, compared(lines, claims())), larger.tables()]), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

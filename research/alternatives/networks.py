@@ -1,7 +1,9 @@
-"""Networks of 6x6 boards that spend their compute on something else than latent tokens.
+"""Networks that spend their compute on something else than latent tokens.
 
 Each is a Transformer with another forward pass, an own network for `fit`, `generate` and `evaluate`.
 """
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +23,11 @@ class Looped(lt.Transformer):
     most_loops = 4
     loops = most_loops
 
-    def forward(self, ids: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.supports_slots = True
+
+    def forward(self, ids: Tensor, positions: Tensor, mask: Tensor, slots: Tensor | None = None) -> Tensor:
         embedded = self.embed(ids, positions)
         rotation = self.rotation(positions)
         loops = int(torch.randint(1, self.most_loops + 1, ())) if self.training else self.loops
@@ -30,7 +36,7 @@ class Looped(lt.Transformer):
             x = x + embedded
             for block in self.blocks:
                 x = block(x, rotation, mask[:, None])
-        return self.logits(x)
+        return self.logits(x if slots is None else x[slots])
 
 
 class Registers(lt.Transformer):
@@ -40,7 +46,7 @@ class Registers(lt.Transformer):
     tokens.
     """
 
-    def __init__(self, number: int, *arguments: object, **settings: object) -> None:
+    def __init__(self, number: int, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.registers = nn.Embedding(number, self.size.width)
 

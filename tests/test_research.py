@@ -325,7 +325,6 @@ def test_adapted_models_are_measured_once_and_rendered(tmp_path, monkeypatch, ca
 
 def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     """One run after another method, and two runs: n = 0 and all, with the dial of a single seed."""
-    monkeypatch.setattr(sys, "argv", ["history"])
     history = script_of("history")
     histories = sys.modules["histories"]
     few = {"size": "pico", "batch_size": 4}
@@ -334,7 +333,7 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     monkeypatch.setitem(histories.SETTINGS, "boards", histories.Setting(*settings, (), (), ()))
     path = tmp_path / "rows.jsonl"
     for runs, redrawn in ((1, 0), (2, 0), (2, 1)):
-        histories.measure(histories.History("boards", "scdm", "mdm", 0.5, runs, 0, redrawn), path, 8)
+        histories.measure_history(histories.History("boards", "scdm", "mdm", 0.5, runs, 0, redrawn), path, 8)
     lines = history.table(history.read_results(path)).splitlines()[2:]
     assert [line.split(" | ")[2:6] for line in lines] == [
         ["mdm", "50%", runs, n] for runs in ("1", "2", "2, redrawn") for n in ("0", "all")
@@ -342,6 +341,13 @@ def test_histories_are_trained_measured_and_tabled(tmp_path, monkeypatch):
     trained = [description(path)["training"] for path in tmp_path.glob("boards-scdm*")]
     first = sorted((run["steps"], run.get("first")) for run in trained)
     assert first == [(4, None), (4, None), (8, "mdm:4")]
+    monkeypatch.setattr(histories, "SEEDS", range(1))
+    monkeypatch.setattr(histories, "FIRST", {"after mdm": "mdm"})
+    for _ in range(2):  # the second time nothing is missing
+        histories.measure_left_to_right(tmp_path / "left-to-right.jsonl", 8)
+    lines = history.lines_in(tmp_path / "left-to-right.jsonl")
+    assert [cell.latents for cell in lines] == [*histories.LEFT_TO_RIGHT]
+    assert all(row["order"] == "left_to_right" for line in lines.values() for row in line.rows)
 
     # Differences are by seed, in whatever order they were measured, and no surer than the samples.
     shared = {"metric": "valid", "num_samples": 1_000, "uniform": 0}

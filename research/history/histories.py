@@ -1,5 +1,6 @@
 """The histories of training that history.py compares: their models, and how they are trained and measured."""
 
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,10 @@ from filelock import FileLock
 
 import latent_tokens as lt
 from latent_tokens.evaluation.rows import append_result, read_results
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from tables import Cell
 
 RUNS = Path(__file__).parents[2] / "runs" / "history"
 SEEDS = range(3)
@@ -49,6 +54,12 @@ SETTINGS = {
         *((0.5, 0.25), ()),
     ),
 }
+
+
+LEFT_TO_RIGHT = (0, 1, 2, 4, 8, "all")
+"""The numbers of latent tokens of models of boards that decode from left to right."""
+FIRST = {"from scratch": None, "after sidm": "sidm", "after mdm": "mdm"}
+"""What the first half of the steps of these models trains as."""
 
 
 class History(NamedTuple):
@@ -136,7 +147,7 @@ def data_of(setting: Setting) -> Path:
     return folder
 
 
-def measure(history: History, path: Path, samples: int) -> None:
+def measure_history(history: History, path: Path, samples: int) -> None:
     """Append the rows of a model that a file lacks."""
     setting = SETTINGS[history.name]
     counts = setting.latents if history.method == "scdm" else (None,)
@@ -151,3 +162,20 @@ def measure(history: History, path: Path, samples: int) -> None:
         (uniform,) = model.evaluate(order="uniform", threads=1, **shared).rows
         values = {"accuracy": row[row["metric"]], "uniform": uniform[row["metric"]]}
         append_result(path, {"setting": history.label(n), **values, **row})
+
+
+def measure_left_to_right(path: Path, samples: int) -> None:
+    """Append the rows that a file lacks of scdm on boards, from left to right."""
+    done = [(row["cell"], row["train_seed"]) for row in read_results(path)] if path.exists() else []
+    for seed, (name, first), n in product(SEEDS, FIRST.items(), LEFT_TO_RIGHT):
+        cell = left_to_right_cell(name, n)
+        if (cell._asdict(), seed) not in done:
+            model = trained(History("boards", "scdm", first, 0.5 if first else 0.0, 1, seed))
+            settings: dict[str, Any] = {"order": "left_to_right", "num_samples": samples, "threads": 1}
+            (row,) = model.evaluate(latents=(n,), seed=seed, **settings).rows
+            append_result(path, {**row, "cell": cell._asdict(), "train_seed": seed})
+
+
+def left_to_right_cell(name: str, latents: int | str) -> Cell:
+    """Return the setting of an scdm from left to right, by what it is `FIRST`."""
+    return Cell("scdm", "left_to_right", latents, name)

@@ -1,18 +1,19 @@
 """What a model learns first: accuracy over the number of latent tokens, by the history of its training.
 
-python research/history/history.py                     # print table.md, and with --draw the figure
-python research/history/history.py --measure boards    # train and measure what rows.jsonl lacks, then draw
+python research/history/history.py                     # print table.md, with --draw-figure draw, too
+python research/history/history.py --measure boards    # train and measure what rows.jsonl lacks
+python research/history/history.py --measure left-to-right
 python research/history/history.py --measure zebra countdown --workers 2
 
 A history is a method that the first steps train with: in one run with one schedule (`--first`), or in a run
 from whose weights a second one starts (`--from`). Trainings resume, in runs/history.
 """
 
-import argparse
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import tyro
 from joblib import Parallel, delayed
 
 from latent_tokens.evaluation.report import as_markdown, save_sheet
@@ -22,8 +23,20 @@ from latent_tokens.palette import METHOD_COLORS, PAGE
 HERE = Path(__file__).parent
 sys.path += [str(HERE), str(HERE.parent)]
 
-from histories import SETTINGS, History, data_of, histories, measure  # noqa: E402
-from tables import ENOUGH, Cell, Line, difference  # noqa: E402
+from histories import (  # noqa: E402
+    FIRST,
+    LEFT_TO_RIGHT,
+    SETTINGS,
+    History,
+    data_of,
+    histories,
+    left_to_right_cell,
+    measure_history,
+    measure_left_to_right,
+)
+from tables import ENOUGH, Cell, Claim, Line, compared, difference, lines_in, report  # noqa: E402
+
+Name = Literal["boards", "zebra", "countdown", "left-to-right"]
 
 
 class Estimate(NamedTuple):
@@ -145,22 +158,43 @@ def draw(rows: list[Any]) -> None:
     save_sheet(sheet, title, caption, HERE / "history", dark=True)
 
 
-def main() -> None:
-    """Print the table, or measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--measure", nargs="+", choices=SETTINGS, metavar="SETTING")
-    parser.add_argument("--draw", action="store_true")
-    parser.add_argument("--workers", type=int, default=1)
-    arguments = parser.parse_args()
+def left_to_right(lines: dict[Cell, Line]) -> str:
+    """Return the tables of scdm on boards from left to right: values, then claims."""
+    cells = {name: {n: left_to_right_cell(name, n) for n in LEFT_TO_RIGHT} for name in FIRST}
+    scratch, after_sidm, after_mdm = cells.values()
+    claims = [Claim(f"{name}: n={n} > n=0", of[n], of[0]) for name, of in cells.items() for n in (4, "all")]
+    claims += [Claim(f"{name}: n=4 > n=all", of[4], of["all"]) for name, of in cells.items()]
+    for n in LEFT_TO_RIGHT:
+        claims.append(Claim(f"n={n}: after mdm > from scratch", after_mdm[n], scratch[n]))
+        claims.append(Claim(f"n={n}: from scratch > after sidm", scratch[n], after_sidm[n]))
+    return report(lines, [cell for of in cells.values() for cell in of.values()], compared(lines, claims))
+
+
+def main(
+    measure: tuple[Name, ...] = (),
+    draw_figure: bool = False,
+    workers: int = 1,
+) -> None:
+    """Print the tables, or train and measure first.
+
+    Args:
+        measure: the tasks, or boards from left to right.
+        draw_figure: draw the figure.
+        workers: processes at a time, of one thread each. From left to right takes one.
+    """
     path = HERE / "rows.jsonl"
-    for name in arguments.measure or ():
+    for name in measure:
+        if name == "left-to-right":
+            measure_left_to_right(HERE / "left-to-right.jsonl", 1_000)
+            continue
         data_of(SETTINGS[name])  # before the workers need it
-        jobs = (delayed(measure)(history, path, 1_000) for history in histories(name))
-        Parallel(n_jobs=arguments.workers)(jobs)
-    if arguments.measure or arguments.draw:
+        jobs = (delayed(measure_history)(history, path, 1_000) for history in histories(name))
+        Parallel(n_jobs=workers)(jobs)
+    if draw_figure:
         draw(read_results(path))
-    print(table(read_results(path)), end="")
+    lines = lines_in(HERE / "left-to-right.jsonl")
+    print("\n".join([table(read_results(path)), left_to_right(lines)]), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -1,19 +1,20 @@
 """Does the dial die, or was it never born? Losses and attention of one seed of each history, while it trains.
 
-python research/history/why.py --measure boards    # of the checkpoints that history.py --measure boards left
+python research/history/why.py                      # print the table
+python research/history/why.py --measure-missing    # of the checkpoints that history.py --measure boards left
 
 At ten points of training, on the same masked boards of the validation split: the loss of the next token
 without other masked tokens in the input (n = 0) and with all of them, and the share of attention that masked
 tokens give to other masked tokens, by layer.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+import tyro
 from torch import Tensor
 
 import latent_tokens as lt
@@ -142,25 +143,26 @@ def draw(rows: list[Row]) -> None:
     save_sheet(sheet, f"All latent tokens save an SCDM {', '.join(ends)}", caption, HERE / "why", dark=True)
 
 
-def main() -> None:
-    """Print the table, or measure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--measure", choices=["boards"])  # the table and the figure are of one setting
-    parser.add_argument("--draw", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.measure:
+def main(measure_missing: bool = False, draw_figure: bool = False) -> None:
+    """Print the table.
+
+    Args:
+        measure_missing: measure the checkpoints first.
+        draw_figure: draw the figure.
+    """
+    if measure_missing:
         rows = read_results(PATH)
         done = [row["setting"] for row in rows]
-        inputs = inputs_of(arguments.measure)
-        for history in histories(arguments.measure):
+        inputs = inputs_of("boards")
+        for history in histories("boards"):
             is_trained = saved_step(history.folder) == SETTINGS[history.name].steps
             if (history.seed, history.runs) == (0, 1) and is_trained and history._asdict() not in done:
                 for row in measured(history, inputs):
                     append_result(PATH, row)
-    if arguments.measure or arguments.draw:
+    if draw_figure:
         draw(read_results(PATH))
     print(table(read_results(PATH)), end="")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -305,6 +305,12 @@ def test_head_predicts_answers_only(tmp_path):
     check_network(net, METHODS["scdm"], 3, 22)
     later = Transformer(Size(16, 2, 2), 22, 3, answer_tokens=[3, 1]).eval()
     assert later(*inputs)[0, 0].gt(NOT_PREDICTED).tolist() == [False, True, False, True]
+    check_network(torch.compile(net, backend="eager"), METHODS["scdm"], 3, 22)
+
+    # The columns of the head are in the order of answer_tokens, those of the logits in the order of tokens.
+    reverse = Transformer(Size(16, 2, 2), 22, 3, parts=Pairs.parts, answer_tokens=[1, 0]).eval()
+    reverse.load_state_dict(net.state_dict())
+    assert torch.equal(reverse(*inputs), net(*inputs).flip(-1))
     tokens = torch.tensor([[2, 3, 0]] * 8)
     known = torch.tensor([[True, True, False]] * 8)
     assert generate(net, METHODS["scdm"], tokens, known).tokens[:, 2].max() <= 1

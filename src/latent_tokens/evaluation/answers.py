@@ -108,8 +108,8 @@ def read_answers(
         most: the largest number of answers to a problem.
 
     Raises:
-        ValueError: A line is not of this form, there is none, or a problem is not in the list or has
-            more answers.
+        ValueError: The file has no answers, a line is not of this form, or a problem is not in the list
+            or has more answers.
     """
     # A list of boards has the same problem, without a given cell, at each number.
     numbers_of: dict[str, deque[int]] = {}

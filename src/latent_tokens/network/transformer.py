@@ -363,6 +363,9 @@ class Transformer(nn.Module):
         self.answer_index = torch.tensor(self.answer_tokens or [], dtype=torch.int64, device="cpu")
         num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
         self.columns = vocab_size + 1 if self.answer_tokens is None else max(self.answer_tokens) + 1
+        self.are_first = self.answer_tokens == list(
+            range(self.columns)
+        )  # in order, so no column moves
         self.head = nn.Linear(size.width, num_predicted)
 
     @property
@@ -484,7 +487,7 @@ class Transformer(nn.Module):
     def logits(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return the logits of every token that can be predicted from the output of the last block."""
         logits = linear(self.head, self.norm(x))
-        if logits.shape[-1] == self.columns:
+        if self.answer_tokens is None or self.are_first:
             return logits
         every = logits.new_full((*logits.shape[:-1], self.columns), NOT_PREDICTED)
         with torch.inference_mode(mode=False):  # so that training can use it if decoding moved it

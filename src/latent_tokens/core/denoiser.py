@@ -25,7 +25,7 @@ class Denoiser(Protocol):
     true, it takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only,
     (N, V), row by row. On an accelerator its mask may then be a FlexAttention BlockMask. If it has
     `num_positions`, a number and not None, longer rows are refused. `check_network` asks for a
-    column of each token, or for as many as its `columns`.
+    column of each token, or for as many as its `num_logits`.
 
     Example:
         >>> isinstance(net, Denoiser)

@@ -72,7 +72,7 @@ class Probe:
         logits = self.net(ids, positions, self.mask if mask is None else mask)
         if not isinstance(logits, Tensor):
             raise ValueError(f"returns a {type(logits).__name__}, not a tensor. Return its logits.")
-        (rows, slots), columns = ids.shape, getattr(unwrap(self.net), "columns", self.vocab_size)
+        (rows, slots), columns = ids.shape, getattr(unwrap(self.net), "num_logits", self.vocab_size)
         if logits.dim() != 3 or logits.shape[:2] != ids.shape or logits.shape[2] < columns:
             raise ValueError(
                 f"logits of shape {tuple(logits.shape)} for {rows} rows of {slots} slots. "

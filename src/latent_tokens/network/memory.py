@@ -62,7 +62,7 @@ def decoding_rows(net: Transformer, candidates: int, length: int) -> int:
     hidden = 16 * width * element_size
     cache = 2 * net.size.layers * width * element_size
     mask = 5 * length
-    logits = 40 * candidates * net.columns
+    logits = 40 * candidates * net.num_logits
     row = length * (hidden + cache + mask) + logits
     return max(1, memory_budget(net, DECODING_BYTES) // max(1, row))
 

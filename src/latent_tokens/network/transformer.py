@@ -362,9 +362,11 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(size.width)
         self.answer_index = torch.tensor(self.answer_tokens or [], dtype=torch.int64, device="cpu")
         num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
-        self.columns = vocab_size + 1 if self.answer_tokens is None else max(self.answer_tokens) + 1
+        self.num_logits = (
+            vocab_size + 1 if self.answer_tokens is None else max(self.answer_tokens) + 1
+        )
         self.are_first = self.answer_tokens == list(
-            range(self.columns)
+            range(self.num_logits)
         )  # in order, so no column moves
         self.head = nn.Linear(size.width, num_predicted)
 
@@ -386,7 +388,7 @@ class Transformer(nn.Module):
     @property
     def dimensions(self) -> Dimensions:
         """The numbers that the memory of training depends on."""
-        return Dimensions(self.size.layers, self.size.width, self.size.heads, self.columns)
+        return Dimensions(self.size.layers, self.size.width, self.size.heads, self.num_logits)
 
     @property
     def position_embedding(self) -> nn.Embedding | None:
@@ -489,7 +491,7 @@ class Transformer(nn.Module):
         logits = linear(self.head, self.norm(x))
         if self.answer_tokens is None or self.are_first:
             return logits
-        every = logits.new_full((*logits.shape[:-1], self.columns), NOT_PREDICTED)
+        every = logits.new_full((*logits.shape[:-1], self.num_logits), NOT_PREDICTED)
         with torch.inference_mode(mode=False):  # so that training can use it if decoding moved it
             self.answer_index = self.answer_index.to(x.device)
         return every.index_copy(-1, self.answer_index, logits)

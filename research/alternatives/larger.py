@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import torch
 
 import latent_tokens as lt
-from latent_tokens.evaluation.rows import append_result, read_results
-from latent_tokens.storage import read_lines
+from latent_tokens.evaluation.rows import append_result
 
 HERE = Path(__file__).parent
-sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "history")]
+sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "history"), str(HERE.parent / "positions")]
 
-from histories import SETTINGS, History  # noqa: E402
-from history import lines_of  # noqa: E402
+from histories import SETTINGS  # noqa: E402
 from networks import Looped, flops  # noqa: E402
+from positions import from_history, losses_of  # noqa: E402
 from tables import Cell, Claim, Line, compared, lines_in, report  # noqa: E402
 
 SEEDS = range(3)
@@ -116,20 +115,16 @@ def measure(runs: Path, path: Path = HERE / "larger.jsonl") -> None:
                 net.loops = int(str(cell.variant).split()[0])
             decoding = TASKS[name].decodings[cell.order]
             (row,) = lt.evaluate(net, name, num_samples=SAMPLES, seed=seed, **decoding)
-            losses = [(each["step"], each["validation_loss"]) for each in read_lines(folder / "metrics.jsonl")
-                      if "validation_loss" in each]  # fmt: skip
-            entries = {"cell": cell._asdict(), "train_seed": seed, "validation_losses": losses}
+            entries = {"cell": cell._asdict(), "train_seed": seed, "validation_losses": losses_of(folder)}
             append_result(path, {**row, **entries, "train_steps": steps_of(cell)})
 
 
 def stored(path: Path = HERE / "larger.jsonl") -> dict[Cell, Line]:
     """Return the rows of a file, and those of plain networks on Zebra in research/history."""
-    rows = sorted(read_results(HERE.parent / "history" / "rows.jsonl"), key=lambda row: row["train_seed"])
     lines = lines_in(path) if path.exists() else {}
-    for order, key in (("top_prob", "accuracy"), ("uniform", "uniform")):
-        found = lines_of(rows, key)[History("zebra", "mdm")][None]
-        cell = Cell("mdm", order, None, ONE_PASS, ZEBRA.task)
-        lines[cell] = Line(cell, found.rows)
+    for cell, line in from_history().items():
+        one_pass = cell._replace(variant=ONE_PASS, task=ZEBRA.task)
+        lines[one_pass] = Line(one_pass, line.rows)
     return lines
 
 
@@ -139,7 +134,7 @@ def tables() -> str:
     cells = [cell for name in TASKS for cell in cells_of(name)]
     claims = []
     for cell in cells:
-        of_one = str(cell.variant).replace(str(cell.variant)[0], "1", 1)
+        of_one = f"1{str(cell.variant)[1:]}"
         others = {"one pass": cell._replace(variant=ONE_PASS), "1 loop": cell._replace(variant=of_one)}
         claims += [
             Claim(f"{cell.task}, {cell.order}: {cell.variant} > {name}", cell, other)

@@ -31,8 +31,8 @@ RESEARCH = Path(__file__).parent
 OF_PAPER = RESEARCH.parent / "results" / "cpu" / "rows.jsonl"
 Latents = int | str | None
 
-DIGITS = {"nats_per_token": 4}  # of a metric; 1 for the others
-LOSSES = ("nats_per_token", "perplexity")  # lower is better
+DIGITS = {"nats_per_token": 4, "soft_loss": 2}  # of a metric; 1 for the others
+LOSSES = ("nats_per_token", "perplexity", "soft_loss")  # lower is better
 LABELS = {
     "plain": "default",
     "as printed": "not reshuffled",

@@ -129,7 +129,9 @@ def cells() -> Iterator[Cell]:
         for order in orders:
             yield from (Cell("scdm", order, n) for n in numbers)
             yield from (Cell(method, order) for method in ("mdm", "sidm"))
-    yield from (Cell("esolm", "left to right", n) for n in (0, 1, 2, 4, 8, "all"))
+    yield from (Cell("scdm", BEST, n) for n in (1, 2))
+    yield from (Cell("esolm", "left to right", n) for n in (1, 2, 8))
+    yield from (Cell("esolm", order, n) for order in ORDERS for n in (0, 4, "all"))
 
 
 def chosen_latents() -> list[Cell]:

@@ -4,6 +4,7 @@
 Each command succeeds, or is refused in one line. The script stops at the first other result.
 """
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from helpers.ranks import free_port
 from helpers.runs import complete_step, timeless
 from latent_tokens.cli import main as command
 
+HANGS = 600  # seconds after which it prints where it waits, and ends
 MODEL = "sudoku-6-scdm"
 SAMPLE = ("sample", MODEL, "--num-samples", "1")
 ODD = "\u00e9 \u6f22 <!-- script"  # a directory with spaces and letters that are not ASCII
@@ -158,6 +160,7 @@ def main(folder):
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(HANGS, exit=True)
     with TemporaryDirectory() as name:
         main(Path(name))
     print("every command ended as it should")

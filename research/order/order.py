@@ -192,7 +192,7 @@ def claims() -> list[Claim]:
             "scdm n=4 > n=0": (four, none), "scdm n=all > n=0": (every, none),
             "scdm n=4 > n=all": (four, every),
             "scdm n=all > sidm": (every, sidm), "sidm > scdm n=0": (sidm, none), "mdm > sidm": (mdm, sidm),
-            "mdm > scdm n=all": (mdm, every),
+            "mdm > scdm n=all": (mdm, every), "mdm > scdm n=4": (mdm, four), "scdm n=4 > sidm": (four, sidm),
         }  # fmt: skip
         listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
     esolm = {n: Cell("esolm", "left to right", n) for n in (0, 4, "all")}

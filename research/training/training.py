@@ -22,7 +22,7 @@ from latent_tokens.paper.run import measure_recipe
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
-from tables import Cell, Claim, Line, report, rows_of  # noqa: E402
+from tables import Cell, Claim, Line, compared, report, rows_of  # noqa: E402
 
 DIFFUSION = (("mdm", None), ("scdm", 0), ("scdm", 4), ("scdm", "all"))
 RATES = [Cell("mdm", "top_prob", None, rate, "countdown") for rate in (None, "lr 0.001", "lr 0.0005")]
@@ -90,9 +90,10 @@ def main(measure: bool = False, runs: Path = HERE.parents[1] / "runs" / "paper")
     lines = rows_of("training", "latent-choice", "candidates")
     windows = [*map(window, (1, 4, 16, 64)), window(64, LONGER)]
     lines |= {cell: by_soft_loss(lines[cell]) for cell in windows if cell in lines}
-    for size in (64, 16, 4):
-        text = f"window 64, {LONGER} < window {size}"
-        claims.append(Claim(text, window(64, LONGER), window(size)))
+    longest = [
+        Claim(f"window 64, {LONGER} < window {size}", window(64, LONGER), window(size)) for size in (64, 16)
+    ]
+    claims += compared(lines, longest)
     print(report(lines, [*cells, *windows], claims), end="")
 
 

@@ -311,7 +311,8 @@ class TaskBase(ABC):
         elif len(tokens) != blanks.sum():
             allowed = f"{blanks.sum()} or {problem.lengths[0]}"
             raise ValueError(f"{len(tokens)} tokens: must be {allowed}")
-        filled = problem.tokens.copy()
+        # The answer may have larger tokens than the type of the problem holds.
+        filled = problem.tokens.astype(np.promote_types(problem.tokens.dtype, tokens.dtype))
         filled[0, blanks] = tokens
         return Examples(filled, problem.known, problem.lengths)
 

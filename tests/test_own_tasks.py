@@ -121,6 +121,36 @@ def test_metric_that_is_no_share_is_refused(metric, value):
         scores_of(task, np.zeros((2, 10), np.uint8), None)
 
 
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        (np.ones(2), "score of Palindrome: returns ndarray, and must return figures by name"),
+        ({"valid": 0.5}, "has valid of shape () and type float64: must be a number for each of 2 samples"),
+        ({"valid": np.ones(1)}, "has valid of shape (1,) and type float64: must be a number for each of 2"),
+        ({"valid": ["yes", "no"]}, "has valid of shape (2,) and type <U3: must be a number for each of 2"),
+    ],
+)
+def test_figures_that_are_not_a_number_per_sample_are_refused(figures, message):
+    task = Palindrome()
+    task.score = lambda tokens, truth=None: figures
+    with refused(message):
+        scores_of(task, np.zeros((2, 10), np.uint8), None)
+    task.score = lambda tokens, truth=None: {"valid": [True, False]}
+    assert scores_of(task, np.zeros((2, 10), np.uint8), None)["valid"].mean() == 0.5
+
+
+@pytest.mark.parametrize("name", ["length", "order", "num_samples"])
+def test_figure_with_the_name_of_another_entry_of_a_row_is_refused(name):
+    class Longer(Palindrome):
+        def score(self, tokens, truth=None):
+            return {**super().score(tokens, truth), name: np.full(len(tokens), 3.5)}
+
+    net = lt.Transformer("pico", 4, 10).eval()
+    net.method = lt.METHODS["scdm"]
+    with refused(f"score of Longer has {name}: rows have another entry of this name"):
+        lt.evaluate(net, Longer(), num_samples=2)
+
+
 def test_problems_are_made_if_the_first_numbers_have_none():
     class Rare(Palindrome):
         def generate(self, count, seed, first=0):

@@ -151,8 +151,20 @@ def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: s
 
 
 def scores_of(task: Task, tokens: Tokens, truth: Examples | None) -> Scores:
-    """Return `task.score` of N samples (N, L). Raise ValueError unless it has the metric, a share."""
-    scores = task.score(tokens, truth)
+    """Return `task.score` of N samples (N, L). Raise ValueError unless it has the metric, a share.
+
+    Raise it also for figures that are not one number per sample.
+    """
+    found_scores: object = task.score(tokens, truth)
+    if not isinstance(found_scores, dict):
+        problem = f"returns {type(found_scores).__name__}, and must return figures by name"
+        raise ValueError(f"score of {task.name}: {problem}. Correct score.")
+    scores: Scores = {name: np.asarray(values) for name, values in found_scores.items()}
+    for name, values in scores.items():
+        if values.shape != (len(tokens),) or values.dtype.kind not in "buif":
+            found = f"{name} of shape {values.shape} and type {values.dtype}"
+            must = f"must be a number for each of {len(tokens)} samples"
+            raise ValueError(f"score of {task.name} has {found}: {must}. Correct score.")
     values = scores.get(task.metric, np.array([np.nan]))
     for value in values[~((values >= 0) & (values <= 1))]:
         found = f"score of {task.name} has {', '.join(scores)}, and the metric {value:g}"

@@ -93,7 +93,7 @@ def test_refused(tmp_path, capsys):
         ([row(right), row(right)], [row(right)], ("two rows", "training seed 0")),
         ([row(right)], [row(right[:100])], ("num_samples", "same problems")),
         ([row(right)], [row(right, task="sudoku-6")], ("task", "same problems")),
-        ([row(right)], [{k: v for k, v in row(right).items() if k != "outcomes"}], ("no outcome per problem",)),
+        ([row(right)], [{k: v for k, v in row(right).items() if k != "outcomes"}], ("no outcome",)),
     ]:
         with refused(*parts):
             lt.compare(first, second)

@@ -104,9 +104,11 @@ class Examples:
             lengths: The number of positions of each, (N,). None: L.
         """
         if np.ndim(tokens) != 2:
-            raise ValueError(f"tokens {np.shape(tokens)}: must be (N, L). Use tokens[None] for one.")
+            raise ValueError(
+                f"tokens {np.shape(tokens)}: must be (N, L). Use tokens[None] for one."
+            )
         count, length = tokens.shape
-        if np.ndim(known) == 0:
+        if isinstance(known, int | np.integer):
             known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
         ends = np.full(count, length) if lengths is None else np.asarray(lengths)
         shapes = (("known", np.shape(known), (count, length)), ("lengths", ends.shape, (count,)))

@@ -61,11 +61,13 @@ def test_prompt_without_blanks_is_followed_by_them():
 
 def test_prompt_that_is_not_of_the_task_is_refused():
     dotted = type("Maze", (Palindrome,), {"vocab": "#.SG"})()
+    spaced = type("Cities", (Palindrome,), {"vocab": ("Rome", "New York")})()
     for task, text, message in (
         (TASK, "abz", "'z': is not a token of Palindrome"),
         (Words(), "red grene", "'grene': is not a token of words. Did you mean green?"),
         (TASK, "a" * 11, "11 tokens: Palindrome has 10 positions. Shorten the text."),
         (dotted, "#..#", "vocab of Maze: must have each token once, and not blank='.'"),
+        (spaced, "New York .", "vocab of Cities: has 'New York', and words have spaces between them"),
     ):
         with refused(message):
             task.encode(text)

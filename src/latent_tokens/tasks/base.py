@@ -278,13 +278,19 @@ class TaskBase(ABC):
 
         Raises:
             ValueError: The text is too long, or has a word that is not in the vocabulary. Or the
-                vocabulary has a word twice, or `blank`.
+                vocabulary has a word twice, a word with a space, or `blank`.
         """
         ids = {word: token for token, word in enumerate(self.vocab)}
         if len(ids) < len(self.vocab) or self.blank in ids:
             fix = "Rename a token, or set blank of the task"
             must = f"must have each token once, and not blank={self.blank!r}"
             raise ValueError(f"vocab of {self.name}: {must}. {fix}.")
+        spaced = next(
+            (word for word in self.vocab if self.separator and word.split() != [word]), None
+        )
+        if spaced is not None:
+            must = f"has {spaced!r}, and words have spaces between them"
+            raise ValueError(f"vocab of {self.name}: {must}. Rename it, such as New_York.")
         words = text.split()
         if not self.separator:
             words = [word for word in text if word in ids or not word.isspace()]

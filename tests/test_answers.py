@@ -47,6 +47,29 @@ def written(task, tokens):
     return text
 
 
+class Numbers(Repeat):
+    """Tokens that need two bytes, of which the problems have none."""
+
+    length = 4
+    vocab = tuple(map(str, range(300)))
+
+    def generate(self, count, seed, first=0):
+        return Examples.padded([[i, i, 7, 7] for i in range(first, first + count)], 2, self.length)
+
+    def verify(self, tokens):
+        return [] if tokens[2:].tolist() == [299, 299] else ["is not 299 299"]
+
+
+def test_answers_may_have_larger_tokens_than_the_problems():
+    task = Numbers()
+    problems = list_of_problems(task, 3)
+    assert problems.tokens.dtype == np.uint8
+    score = score_answers(task, problems, {0: "299 299", 1: [299, 299], 2: "43 43"})
+    assert (score.solved, score.shares["valid"]) == ((0, 1), 2 / 3)
+    shown = [json.loads(line)["in_words"] for line in template(task, problems)]
+    assert shown == ["0 0 . .", "1 1 . .", "2 2 . ."]
+
+
 @pytest.mark.parametrize("name", [*ANSWERED, "own"])
 def test_true_answers_are_right_as_text_and_as_tokens(name):
     task = TASK_OF[name]

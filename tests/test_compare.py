@@ -76,6 +76,16 @@ def test_evaluation_stores_which_samples_are_right(pico):
     assert sum(outcomes_of(made)) == 10 * made["valid"] / 100
 
 
+def test_perplexities_of_two_evaluators_are_not_compared():
+    def rows(method, judge):
+        values = {"task": "text", "metric": "perplexity", "judge": judge}
+        return [row([True], method, seed, perplexity=30.0 + seed, **values) for seed in range(3)]
+
+    assert lt.compare(rows("mdm", "smollm2"), rows("scdm", "smollm2")).difference == 0
+    with refused("evaluator smollm2 and trigrams: only scores of one evaluator are compared"):
+        lt.compare(rows("mdm", "smollm2"), rows("scdm", "trigrams"))
+
+
 def test_refused(tmp_path, capsys):
     right = draws(0.5)
     for first, second, parts in [
@@ -83,7 +93,7 @@ def test_refused(tmp_path, capsys):
         ([row(right), row(right)], [row(right)], ("two rows", "training seed 0")),
         ([row(right)], [row(right[:100])], ("num_samples", "same problems")),
         ([row(right)], [row(right, task="sudoku-6")], ("task", "same problems")),
-        ([row(right)], [{k: v for k, v in row(right).items() if k != "outcomes"}], ("no outcomes",)),
+        ([row(right)], [{k: v for k, v in row(right).items() if k != "outcomes"}], ("no outcome",)),
     ]:
         with refused(*parts):
             lt.compare(first, second)

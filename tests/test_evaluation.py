@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import latent_tokens as lt
@@ -136,6 +137,15 @@ def test_equal_settings_give_equal_rows_in_any_batch(pico):
     (first,) = rows_of(pico, "scdm", latents=(2,), batch_size=4)
     assert measured(rows_of(pico, "scdm", latents=(2,), batch_size=3)[0]) == measured(first)
     assert rows_of(pico, "scdm", latents=(2,), seed=1)[0]["soft_loss"] != first["soft_loss"]
+
+
+@pytest.mark.parametrize("numbers", [range(0, 4, 2), np.array([0, 2]), [0, 2], (0, 2)])
+def test_values_of_a_setting_may_be_a_range_or_an_array(numbers):
+    assert lt.EvalConfig(latents=numbers) == lt.EvalConfig(latents=(0, 2))
+    assert lt.EvalConfig(threshold=np.linspace(0.5, 1, 2)).threshold == (0.5, 1.0)
+    assert lt.EvalConfig(latents=np.int64(4), candidates=np.array(2)).latents == (4,)
+    with refused("candidates=(): must have a value, or be left out"):
+        lt.EvalConfig(latents=numbers, candidates=np.array([]))
 
 
 REFUSED = [

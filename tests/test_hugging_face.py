@@ -285,6 +285,16 @@ def test_a_generation_config_sets_what_generate_does(model_of, tmp_path):
         model.generate(ids, GenerationConfig(num_beams=2))
 
 
+def test_a_generation_config_of_an_earlier_model_goes_with_it(own, model_of, tmp_path):
+    folder = tmp_path / "model"
+    own.generation_config = GenerationConfig(latents=3)
+    own.save_pretrained(folder)
+    export_model(lt.from_pretrained(folder), folder)  # the same model
+    assert LatentTokensForMaskedLM.from_pretrained(folder).generation_config.latents == 3
+    export_model(model_of("mdm").net, folder)
+    assert LatentTokensForMaskedLM.from_pretrained(folder).generation_config is None
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_generate_gives_our_samples(model_of, name):
     model, (settings, decoding) = model_of(name), SETTINGS[name]

@@ -9,6 +9,7 @@ pytest.importorskip("transformers")
 
 from transformers import AutoTokenizer, pipeline
 
+import latent_tokens as lt
 from latent_tokens import TASKS, Text, from_pretrained
 from latent_tokens.hf.export import export_model
 from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
@@ -51,6 +52,17 @@ def test_puzzle_tokens_read_back_as_themselves(name, tmp_path):
         token = getattr(tokenizer, f"{role}_token")
         assert token in (None, f"[{role.upper()}]", f"<{role.upper()}>")
         assert (token is None) == (f"[{role.upper()}]" not in task.symbols and name != "zebra-3")
+
+
+def test_space_and_end_of_line_may_be_tokens(tmp_path):
+    maze = type("Maze", (lt.TaskBase,), {"length": 9, "vocab": "#S \n", "generate": None, "verify": None})()
+    tokenizer = tokenizer_of(maze, maze.vocab_size, maze.length, tmp_path)
+    tokens = [0, 2, 2, 1, 3, 3, 0, 4, 2]
+    text = tokenizer.decode(tokens)
+    assert text == "#  S\n\n#. "
+    assert tokenizer(text).input_ids == tokens
+    assert maze.encode(text).tokens[0, :7].tolist() == tokens[:7]
+    assert tokenizer("#\tS").input_ids == [0, 1]
 
 
 def test_board_may_be_drawn_in_a_frame(tmp_path):

@@ -134,6 +134,17 @@ def test_orders_past_the_end_are_free(net):
     assert (log_likelihood(net, METHODS["arm"], tokens, order, none, two)[0, :2] < 0).all()
 
 
+@pytest.mark.parametrize("name", ["esolm", "scdm", "mdm", "arm"])
+def test_tokens_past_the_end_have_no_meaning(net, name):
+    tokens, order, none = every_sequence()[:1, :4], torch.arange(4)[None], torch.tensor([0])
+    others = tokens.clone()
+    others[:, 2:] = 99
+    one, other = (
+        log_likelihood(net, METHODS[name], each, order, none, torch.tensor([2])) for each in (tokens, others)
+    )
+    assert one.equal(other)
+
+
 @pytest.mark.parametrize("name", ["esolm", "scdm", "arm"])
 def test_entries_after_the_end_are_not_scored(net, name):
     tokens = torch.tensor([[2, 1, 0, 1, 1], [0, 2, 1, 0, 2]])

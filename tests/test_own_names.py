@@ -51,6 +51,8 @@ def near_rule(q, k, c):
 
 four = Colored(4)
 near = replace(METHODS["scdm"], attention=near_rule)
+near_short = replace(near, window=4)
+near_named = replace(near, window=5, name="five")
 short = replace(METHODS["scdm"], window=4)
 number = 3
 """
@@ -63,6 +65,7 @@ def module(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     monkeypatch.setattr(stored_methods, "LOADED", {})
+    monkeypatch.setattr(stored_methods, "TYPED", {})
     name = f"own_{tmp_path.name}".replace("-", "_")
     (tmp_path / f"{name}.py").write_text(MODULE)
     yield name
@@ -174,6 +177,18 @@ def test_stored_model_imports_no_code_by_itself(module, capsys, monkeypatch):
     assert module not in sys.modules
     code, _, line = run(capsys, "sample", "run", *own[2:])
     assert (code, f"its task {module}:Pairs is code of another module" in line) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["near_short", "near_named"])
+def test_method_is_stored_by_its_own_name_also_if_another_shares_its_function(
+    module, name, capsys, monkeypatch
+):
+    load_method(f"{module}:near")
+    method = load_method(f"{module}:{name}")
+    assert method_to(method)["attention"] == f"{module}:{name}.attention"
+    train("sudoku-4", method, out="run", size="pico", steps=1, num_validation=2, threads=1)
+    monkeypatch.setattr(stored_methods, "LOADED", {})
+    assert run(capsys, "sample", "run", "--method", f"{module}:{name}")[0] == 0
 
 
 REFUSED = [  # a command, and its answer

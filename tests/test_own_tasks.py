@@ -5,14 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import latent_tokens as lt
 from helpers.refusals import refused
 from latent_tokens.cli import main
+from latent_tokens.configs import SamplingConfig
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
 from latent_tokens.tasks import Solvable, errors_of
 from latent_tokens.tasks.base import scores_of
+from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
 
 class Palindrome(lt.TaskBase):
@@ -58,11 +61,13 @@ def test_prompt_without_blanks_is_followed_by_them():
 
 def test_prompt_that_is_not_of_the_task_is_refused():
     dotted = type("Maze", (Palindrome,), {"vocab": "#.SG"})()
+    spaced = type("Cities", (Palindrome,), {"vocab": ("Rome", "New York")})()
     for task, text, message in (
         (TASK, "abz", "'z': is not a token of Palindrome"),
         (Words(), "red grene", "'grene': is not a token of words. Did you mean green?"),
         (TASK, "a" * 11, "11 tokens: Palindrome has 10 positions. Shorten the text."),
         (dotted, "#..#", "vocab of Maze: must have each token once, and not blank='.'"),
+        (spaced, "New York .", "vocab of Cities: has 'New York', and words have spaces between them"),
     ):
         with refused(message):
             task.encode(text)
@@ -116,6 +121,36 @@ def test_metric_that_is_no_share_is_refused(metric, value):
     task.score = lambda tokens, truth=None: {"accuracy": np.array([0.5, value])}
     with refused(f"metric={metric}: score of Palindrome has accuracy"):
         scores_of(task, np.zeros((2, 10), np.uint8), None)
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        (np.ones(2), "score of Palindrome: returns ndarray, and must return figures by name"),
+        ({"valid": 0.5}, "has valid of shape () and type float64: must be a number for each of 2 samples"),
+        ({"valid": np.ones(1)}, "has valid of shape (1,) and type float64: must be a number for each of 2"),
+        ({"valid": ["yes", "no"]}, "has valid of shape (2,) and type <U3: must be a number for each of 2"),
+    ],
+)
+def test_figures_that_are_not_a_number_per_sample_are_refused(figures, message):
+    task = Palindrome()
+    task.score = lambda tokens, truth=None: figures
+    with refused(message):
+        scores_of(task, np.zeros((2, 10), np.uint8), None)
+    task.score = lambda tokens, truth=None: {"valid": [True, False]}
+    assert scores_of(task, np.zeros((2, 10), np.uint8), None)["valid"].mean() == 0.5
+
+
+@pytest.mark.parametrize("name", ["length", "order", "num_samples"])
+def test_figure_with_the_name_of_another_entry_of_a_row_is_refused(name):
+    class Longer(Palindrome):
+        def score(self, tokens, truth=None):
+            return {**super().score(tokens, truth), name: np.full(len(tokens), 3.5)}
+
+    net = lt.Transformer("pico", 4, 10).eval()
+    net.method = lt.METHODS["scdm"]
+    with refused(f"score of Longer has {name}: rows have another entry of this name"):
+        lt.evaluate(net, Longer(), num_samples=2)
 
 
 def test_problems_are_made_if_the_first_numbers_have_none():
@@ -266,3 +301,46 @@ def test_task_that_is_no_complete_object_is_refused(tmp_path):
         lt.fit(config_of(tmp_path), task=Stored())
     with refused("task=Palindrome: is a class. Use Palindrome()"):
         lt.dataset(Palindrome, "train", 4)
+
+
+class PaddingGiven(Palindrome):
+    """A task that marks the positions past the end of a sequence as given."""
+
+    name = "Palindrome"
+
+    def generate(self, count, seed, first=0):
+        examples = super().generate(count, seed, first)
+        return lt.Examples.of(examples.tokens, examples.known | ~examples.inside, examples.lengths)
+
+
+def test_padding_that_is_marked_as_given_changes_no_number():
+    torch.manual_seed(0)
+    net = lt.Transformer("pico", 4, 10).eval()
+    net.method = lt.METHODS["scdm"]
+    assert not PaddingGiven().generate(8, seed=0).inside.all()
+    of_tasks = []
+    for task in (TASK, PaddingGiven()):
+        (row,) = lt.evaluate(net, task, num_samples=8)
+        nats = lt.nats_along_orders(net, task.generate(8, seed=0)).tolist()
+        problem = task.generate(1, seed=0)
+        record = trace(DecodeRequest(LoadedModel("pico", net, task), problem, SamplingConfig()))
+        counts = [frame["all_processed"] for frame in record["frames"]]
+        cost = row["processed"], row["relative_cost"], row["forward_passes"]
+        of_tasks.append((cost, nats, counts, record["start"]["all_processed"]))
+    assert of_tasks[0] == of_tasks[1]
+
+
+@pytest.mark.parametrize(
+    ("known", "lengths", "message"),
+    [
+        (np.ones(10, bool), None, "known (10,): must be (2, 10) for tokens (2, 10)"),
+        (2, 10, "lengths (): must be (2,) for tokens (2, 10)"),
+    ],
+)
+def test_examples_of_arrays_of_another_shape_are_refused(known, lengths, message):
+    tokens = np.zeros((2, 10), np.uint8)
+    with refused(message):
+        lt.Examples.of(tokens, known, lengths)
+    with refused("tokens (10,): must be (N, L)"):
+        lt.Examples.of(tokens[0], 2)
+    assert lt.Examples.of(tokens, np.int64(2)).known.sum(1).tolist() == [2, 2]

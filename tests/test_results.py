@@ -224,6 +224,15 @@ def test_results_command_prints_aligned_lines_without_pandas(runs, monkeypatch, 
     assert err == f"without results: {runs / 'not-evaluated'}\n"
 
 
+def test_metric_of_a_task_of_a_user_is_in_percent_and_that_of_a_text_is_not(runs, capsys):
+    for metric in ("reward", "perplexity", "nats_per_token"):
+        make_run(runs / metric, 0, [{"latents": 4, "metric": metric, metric: 62.5, "ci95": [55.25, 70.0]}])
+        assert main(["results", f"{runs}/{metric}"]) == 0
+        shown = " ".join(capsys.readouterr().out.splitlines()[1].split())
+        assert (f"{metric} % 62.5 55.2 - 70.0" in shown) == (metric == "reward")
+        assert f"{metric} 62.5 55.25 - 70 " in shown or metric == "reward"
+
+
 def test_results_command_names_a_protocol_if_a_row_has_one(runs, capsys):
     make_run(runs / "paper", 0, [{"latents": 4, "protocol": "paper"}])
     assert main(["results", f"{runs}/four-1", f"{runs}/paper"]) == 0

@@ -55,6 +55,12 @@ def types_of_fields(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Return the values of a list, a range or an array, or the one value, as numbers of Python."""
+    values = value.tolist() if hasattr(value, "tolist") else value
+    return tuple(values) if isinstance(values, list | tuple | range) else (values,)
+
+
 class Config:
     """The base of all configs: takes text for a path, one value for a tuple, and checks words and counts."""
 
@@ -71,9 +77,7 @@ class Config:
             if value is None and NoneType in members:
                 continue
             if get_origin(kinds[0]) is tuple:
-                values = value.tolist() if hasattr(value, "tolist") else value  # of an array
-                is_several = isinstance(values, list | tuple | range)
-                self._set(name, tuple(values) if is_several else (values,))
+                self._set(name, as_tuple(value))
             elif Path in kinds and not isinstance(value, str | PathLike):
                 raise ValueError(f"{name}={one_line(str(value), 60)}: must be a path.")
             elif kinds in ([Path], [str]):
@@ -225,10 +229,10 @@ class EvalConfig(SamplingConfig):
         super().__post_init__()
         for name in SWEPT:
             value = getattr(self, name)
-            if value in ((), []):
-                raise ValueError(f"{name}=(): must have a value, or be left out")
             if value is not None:
-                self._set(name, tuple(value) if isinstance(value, list | tuple) else (value,))
+                self._set(name, as_tuple(value))
+            if getattr(self, name) == ():
+                raise ValueError(f"{name}=(): must have a value, or be left out")
             values = self.values(name)
             if any(values.count(value) > 1 for value in values):
                 raise ValueError(f"{name}={values}: lists a value twice. Give each once.")

@@ -28,6 +28,8 @@ BUILT_IN = cast(dict[str, dict[str, Any]], {"order": STORED_ORDERS, "attention":
 MAY_BE_ALL = ("window", "latents")
 LOADED: dict[str, Any] = {}
 """The functions of methods that `load_method` loaded, as module:name.attention."""
+TYPED: dict[str | None, str] = {}
+"""The typed name of each of these methods, by its own."""
 
 
 def load_method(name: str) -> Method:
@@ -55,7 +57,9 @@ def load_method(name: str) -> Method:
     for field, known in BUILT_IN.items():
         if getattr(method, field) not in known.values():
             LOADED[f"{name}.{field}"] = getattr(method, field)
-    return method if method.name is not None else replace(method, name=name)
+    method = method if method.name is not None else replace(method, name=name)
+    TYPED[method.name] = name
+    return method
 
 
 def method_to(method: Method) -> dict[str, Json]:
@@ -74,7 +78,10 @@ def method_to(method: Method) -> dict[str, Json]:
     for field, known in BUILT_IN.items():
         function = row[field]
         names = {**known, **LOADED}
-        stored = next((name for name, other in names.items() if other == function), None)
+        equal = [name for name, other in names.items() if other == function]
+        # Of methods that share a function, a command opens the model by the name of its own.
+        own = f"{TYPED.get(method.name)}.{field}"
+        stored = own if own in equal else next(iter(equal), None)
         if isinstance(function, (Blockwise, BlockCausal)):
             stored = function.__name__
         if stored is None:

@@ -84,7 +84,7 @@ def run_sample(command: Sample) -> int:
     if command.json:
         return 0
     if isinstance(task, Text):
-        count = int(problems.lengths.sum() - problems.known.sum())
+        count = int((problems.inside & ~problems.known).sum())
         speed = f"{count:,} tokens in {seconds:.1f} s, {speed_in_words(count / seconds)} tokens/s"
         print(f"{speed}, {processed:,} tokens processed")
     if is_off:

@@ -180,7 +180,8 @@ def in_one_pass(
         same_slot = torch.eye(length, dtype=torch.bool, device=tokens.device)
         top = torch.cat([before | same_slot, torch.zeros_like(same_slot)], 1)
         mask = torch.cat([top, torch.cat([before, same_slot], 1)]).expand(batch, -1, -1)
-        ids = torch.cat([arranged, torch.full_like(arranged, net.mask_id)], 1)
+        clean = arranged.masked_fill(rank >= ends[:, None], net.mask_id)  # the rest has no meaning
+        ids = torch.cat([clean, torch.full_like(clean, net.mask_id)], 1)
         logits = exclude_mask_token(net.mask_id, net(ids, order.repeat(1, 2), mask))[:, length:]
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     at = masked[:, : logits.shape[1]]  # no slot is past the longest row

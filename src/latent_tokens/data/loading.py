@@ -155,7 +155,7 @@ def as_tensors(
 
     Returns:
         tokens: Int64, (N, L).
-        known: Bool, (N, L).
+        known: Bool, (N, L). False past the length, where nothing is given.
         lengths: Int64, (N,).
 
     Example:
@@ -164,8 +164,7 @@ def as_tensors(
         torch.Size([2, 16])
     """
     tokens = torch.from_numpy(examples.tokens.astype(np.int64)).to(device)
-    # That of a text cannot be written to
-    known = torch.from_numpy(np.array(examples.known)).to(device)
+    known = torch.from_numpy(np.asarray(examples.known, np.bool_) & examples.inside).to(device)
     lengths = torch.from_numpy(examples.lengths.astype(np.int64)).to(device)
     return tokens, known, lengths
 

@@ -83,7 +83,8 @@ def template(task: Answerable, problems: Examples) -> Iterator[str]:
     blank = task.vocab_size if pad is None else pad
     for number in range(len(problems)):
         problem = problems.take(slice(number, number + 1))
-        shown = np.where(problem.known, problem.tokens, blank)[0, : problem.lengths[0]]
+        tokens = problem.tokens.astype(np.uint32)  # the blank may be beyond their type
+        shown = np.where(problem.known, tokens, blank)[0, : problem.lengths[0]]
         entries = {
             "problem": number,
             "prompt": task.prompt(problem),
@@ -180,7 +181,7 @@ def filled_in(task: Answerable, problem: Examples, answer: Answer) -> Examples:
     tokens = problem.tokens.astype(np.uint32)
     tokens[0, positions[len(answer)]] = as_array(answer)
     check_tokens(task, tokens, inside[None], "answer", "Use tokens of the task")
-    return Examples(tokens.astype(problem.tokens.dtype), problem.known, problem.lengths)
+    return Examples(tokens, problem.known, problem.lengths)
 
 
 def score_answers(task: Answerable, problems: Examples, answers: dict[int, Answer]) -> AnswerScore:

@@ -58,7 +58,7 @@ def compare(first: Iterable[Row], second: Iterable[Row]) -> Difference:
 
     Raises:
         ValueError: a setting has two rows of a seed, they share no seed, or the rows are not of the
-            same problems.
+            same problems and of the same evaluator.
 
     Example:
         >>> rows = [{"task": "sudoku-6", "method": name, "metric": "valid", "valid": share, "num_samples": 4,
@@ -79,6 +79,10 @@ def compare(first: Iterable[Row], second: Iterable[Row]) -> Difference:
             if values[0] != values[1]:
                 setting = f"{name} {values[0]} and {values[1]}"
                 refuse(setting, "only answers to the same problems are compared", f"equal {name}")
+        judges = [row.get("judge") for row in pair]
+        if judges[0] != judges[1]:
+            setting = f"evaluator {judges[0]} and {judges[1]}"
+            refuse(setting, "only scores of one evaluator are compared", "equal evaluators")
     settings = (setting_in_words(pairs[0][0]), setting_in_words(pairs[0][1]))
     differences = [metric_of(a) - metric_of(b) for a, b in pairs]
     metric = pairs[0][0]["metric"]
@@ -176,6 +180,7 @@ def packed_outcomes(outcomes: np.ndarray) -> str:
 def outcomes_of(row: Row) -> list[bool]:
     """Return which problems a row solves. Raise ValueError if it does not say."""
     if "outcomes" not in row:
-        refuse(setting_in_words(row), "the row has no outcomes per problem", "a new evaluation")
+        problem = "the row has no outcome per problem: its score is no yes or no, or it is old"
+        refuse(setting_in_words(row), problem, "several training seeds, or a new evaluation")
     bits = np.unpackbits(np.frombuffer(base64.b64decode(row["outcomes"]), np.uint8))
     return [bool(bit) for bit in bits[: row["num_samples"]]]

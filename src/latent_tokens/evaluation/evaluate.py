@@ -36,7 +36,7 @@ from latent_tokens.evaluation.problems import (
     policy_for,
     without_prompt,
 )
-from latent_tokens.evaluation.rows import SHARES, Row, percent, trained_run
+from latent_tokens.evaluation.rows import SETTINGS_AND_COSTS, SHARES, Row, percent, trained_run
 from latent_tokens.evaluation.settings import (
     NONE,
     check_policy,
@@ -234,6 +234,9 @@ def problems_and_score(
 def scored(task: Task, problems: Examples, samples: Tokens) -> Row:
     """Return the metrics of the samples of some problems."""
     values = scores_of(task, samples, problems)
+    if names := sorted(values.keys() & SETTINGS_AND_COSTS):
+        problem = "rows have another entry of this name. Rename it in score"
+        raise ValueError(f"score of {task.name} has {names[0]}: {problem}.")
     means = {name: float(of_samples.mean()) for name, of_samples in values.items()}
     share = means[task.metric]
     scores = {

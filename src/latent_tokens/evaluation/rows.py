@@ -134,6 +134,12 @@ SHARES = (
 )  # fmt: skip
 """Keys of shares, which rows have in percent."""
 
+OF_TEXT = ("perplexity", "nats_per_token")
+"""The metrics of text, which are no shares."""
+
+SETTINGS_AND_COSTS = Row.__annotations__.keys() - {*SHARES, "soft_loss"}
+"""Keys that no figure of a task may have."""
+
 HASH: Final = "row_sha256"
 ROW_HASH_DIGITS = 16  # of the hash
 TIMES = {"seconds", "train_seconds", "evaluate_seconds", "samples_per_second"}

@@ -47,6 +47,7 @@ from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
 
 RESULTS = "results.jsonl"
+GENERATION = "generation_config.json"
 IN_RESULTS = (
     "task", "method", "order", "candidates", "latents", "metric", "ci95", "num_samples", "relative_cost",
 )  # fmt: skip
@@ -122,6 +123,8 @@ def export_model(
         settings = {**settings, "fingerprint": network_fingerprint(stored), **entries}
         files[f"{MODULE}.py"] = CODE.encode()
         directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
+        if net.folder is None or net.folder != folder.absolute():
+            (folder / GENERATION).unlink(missing_ok=True)  # of an earlier model in this directory
     write_card(folder, rows, license=license, name=name)
 
 

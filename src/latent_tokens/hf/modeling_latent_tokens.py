@@ -34,7 +34,7 @@ from latent_tokens.core.layout import Layout
 from latent_tokens.evaluation.problems import decoding_with_policy
 from latent_tokens.hf.collator import IGNORED_LABEL, weighted_cross_entropy
 from latent_tokens.hf.directory import build, check_is_ours
-from latent_tokens.hf.export import export_model, for_transformers, push_to_hub
+from latent_tokens.hf.export import GENERATION, export_model, for_transformers, push_to_hub
 from latent_tokens.hub import fetch
 from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
@@ -42,7 +42,6 @@ from latent_tokens.network.transformer import Transformer, widened
 from latent_tokens.tasks import TASKS, Language, Text
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
-GENERATION = "generation_config.json"
 IGNORED_BY_GENERATE = {
     *("transformers_version", "bos_token_id", "eos_token_id", "pad_token_id", "use_cache"),
     "_from_model_config",
@@ -191,7 +190,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         if self.generation_config is not None:
             self.generation_config.save_pretrained(save_directory)
         else:
-            (Path(save_directory) / GENERATION).unlink(missing_ok=True)  # of an earlier model in it
+            (Path(save_directory) / GENERATION).unlink(missing_ok=True)  # also of the model itself
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""

@@ -14,7 +14,7 @@ TOKEN_ROLES = {"PAD": "pad_token", "BOS": "bos_token", "EOS": "eos_token", "SEP"
 MASK_NAMES = ("[MASK]", "<|mask|>", "<|latent-tokens mask|>")
 FRAME = "|+-"  # drawn around boards
 SPLIT_CHARACTERS: dict[str, Json] = {
-    "type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False,
+    "type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False,
 }  # fmt: skip
 BYTE_LEVEL: dict[str, Json] = {
     "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False,
@@ -52,13 +52,15 @@ def tokenizer_files(
     mask = "." if are_characters and "." not in symbols else MASK_NAMES[0]
     roles = {TOKEN_ROLES[name[1:-1]]: name for name in names if name[1:-1] in TOKEN_ROLES}
 
-    # Characters are read one by one, without frames and spaces. Other words have spaces between
-    # them.
+    # Characters are read one by one, without frames and spaces, unless these are tokens. Other words
+    # have spaces between them.
     tokens = {**{symbol: token for token, symbol in enumerate(symbols)}, mask: mask_id}
     skipped = "".join(re.escape(character) for character in FRAME if character not in symbols)
+    spaces = "".join(re.escape(symbol) for symbol in symbols if symbol.isspace())
+    kept = f"(?![{spaces}])" if spaces else ""  # a space may be a token, too
     skip: dict[str, Json] = {
         "type": "Replace",
-        "pattern": {"Regex": rf"[\s{skipped}]"},
+        "pattern": {"Regex": rf"{kept}[\s{skipped}]"},
         "content": "",
     }
     tokenizer: dict[str, Json] = {

@@ -151,8 +151,20 @@ def check_tokens(task: Language, tokens: Tokens, where: Known, name: str, fix: s
 
 
 def scores_of(task: Task, tokens: Tokens, truth: Examples | None) -> Scores:
-    """Return `task.score` of N samples (N, L). Raise ValueError unless it has the metric, a share."""
-    scores = task.score(tokens, truth)
+    """Return `task.score` of N samples (N, L). Raise ValueError unless it has the metric, a share.
+
+    Raise it also for figures that are not one number per sample.
+    """
+    found_scores: object = task.score(tokens, truth)
+    if not isinstance(found_scores, dict):
+        problem = f"returns {type(found_scores).__name__}, and must return figures by name"
+        raise ValueError(f"score of {task.name}: {problem}. Correct score.")
+    scores: Scores = {name: np.asarray(values) for name, values in found_scores.items()}
+    for name, values in scores.items():
+        if values.shape != (len(tokens),) or values.dtype.kind not in "buif":
+            found = f"{name} of shape {values.shape} and type {values.dtype}"
+            must = f"must be a number for each of {len(tokens)} samples"
+            raise ValueError(f"score of {task.name} has {found}: {must}. Correct score.")
     values = scores.get(task.metric, np.array([np.nan]))
     for value in values[~((values >= 0) & (values <= 1))]:
         found = f"score of {task.name} has {', '.join(scores)}, and the metric {value:g}"
@@ -266,13 +278,19 @@ class TaskBase(ABC):
 
         Raises:
             ValueError: The text is too long, or has a word that is not in the vocabulary. Or the
-                vocabulary has a word twice, or `blank`.
+                vocabulary has a word twice, a word with a space, or `blank`.
         """
         ids = {word: token for token, word in enumerate(self.vocab)}
         if len(ids) < len(self.vocab) or self.blank in ids:
             fix = "Rename a token, or set blank of the task"
             must = f"must have each token once, and not blank={self.blank!r}"
             raise ValueError(f"vocab of {self.name}: {must}. {fix}.")
+        spaced = next(
+            (word for word in self.vocab if self.separator and word.split() != [word]), None
+        )
+        if spaced is not None:
+            must = f"has {spaced!r}, and words have spaces between them"
+            raise ValueError(f"vocab of {self.name}: {must}. Rename it, such as New_York.")
         words = text.split()
         if not self.separator:
             words = [word for word in text if word in ids or not word.isspace()]
@@ -311,7 +329,8 @@ class TaskBase(ABC):
         elif len(tokens) != blanks.sum():
             allowed = f"{blanks.sum()} or {problem.lengths[0]}"
             raise ValueError(f"{len(tokens)} tokens: must be {allowed}")
-        filled = problem.tokens.copy()
+        # The answer may have larger tokens than the type of the problem holds.
+        filled = problem.tokens.astype(np.promote_types(problem.tokens.dtype, tokens.dtype))
         filled[0, blanks] = tokens
         return Examples(filled, problem.known, problem.lengths)
 

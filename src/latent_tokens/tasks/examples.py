@@ -103,10 +103,18 @@ class Examples:
             known: (N, L), or the number of positions that are given, counted from the first.
             lengths: The number of positions of each, (N,). None: L.
         """
+        if np.ndim(tokens) != 2:
+            raise ValueError(
+                f"tokens {np.shape(tokens)}: must be (N, L). Use tokens[None] for one."
+            )
         count, length = tokens.shape
-        if isinstance(known, int):
+        if isinstance(known, int | np.integer):
             known = np.broadcast_to(np.arange(length) < known, tokens.shape).copy()
         ends = np.full(count, length) if lengths is None else np.asarray(lengths)
+        shapes = (("known", np.shape(known), (count, length)), ("lengths", ends.shape, (count,)))
+        for name, shape, must in shapes:
+            if shape != must:
+                raise ValueError(f"{name} {shape}: must be {must} for tokens {count, length}")
         if (ends > length).any():
             raise ValueError(f"lengths up to {ends.max()}: must be at most {length}")
         return Examples(tokens, known, ends.astype(np.uint16))

@@ -160,7 +160,7 @@ def trace(request: DecodeRequest) -> TraceRecord:
     frames: list[Frame] = []
     cell_of = {position: cell for cell, position in enumerate(request.view.positions)}
     length = int(request.problem.lengths[0])
-    num_known = int(request.problem.known.sum())
+    num_known = int(request.problem.known[0, :length].sum())
     decoded_before: set[int] = set()  # positions
 
     def on_step(step: Step) -> None:

@@ -1,6 +1,7 @@
 """Result rows have their settings and are reproducible. The protocol of the paper sets k and the samples."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -125,6 +126,12 @@ def test_row_has_the_settings_and_both_costs(pico, name, settings, expected):
     assert {"method": name, "paper_cost": row["relative_cost"], **expected}.items() <= row.items()
     assert row["relative_cost"] < 1 or row["latents"] == "all"
     assert next(pico.parameters()).dtype.itemsize == 4
+
+
+def test_row_has_the_precision_of_a_network_that_was_converted(pico):
+    converted = deepcopy(pico).bfloat16()
+    (row,) = rows_of(converted, "scdm", num_samples=2)
+    assert row["precision"] == "bf16"
 
 
 def test_row_of_remasking_is_json(pico):

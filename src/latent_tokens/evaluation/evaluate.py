@@ -59,6 +59,8 @@ from latent_tokens.tasks import TASKS, Examples, Language, Task, Text, task_or_n
 from latent_tokens.tasks.base import scores_of
 from latent_tokens.tasks.examples import Tokens
 
+HALF = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+
 
 def evaluate_in_parallel(
     net: Transformer,
@@ -159,6 +161,8 @@ def evaluate(
     # Decode, score and report one row at a time.
     net.eval()
     model = deepcopy(net).bfloat16() if config.precision == "bf16" else net
+    halves = (HALF[weight.dtype] for weight in model.parameters() if weight.dtype in HALF)
+    precision = next(halves, config.precision)  # of a network that the caller converted
     warn_if_slow(config.precision, device_of(net))
     rows: list[Row] = []
     with limit_threads(config.threads):
@@ -174,7 +178,7 @@ def evaluate(
                 **scores,
                 **costs,
                 **of_problems,
-                "precision": config.precision,
+                "precision": precision,
                 "made_with": provenance(),
                 "units": 2,
                 **trained_run(net),

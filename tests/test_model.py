@@ -313,6 +313,13 @@ def test_evaluate_has_a_default_config_and_takes_its_fields_and_a_task_by_name(u
     assert lt.evaluate(untrained, TASK, lt.EvalConfig(num_samples=2))[0]["valid"] == rows[0]["valid"]
 
 
+def test_results_without_rows_have_a_title(bundled, monkeypatch):
+    """As on ranks other than 0, where texts are not scored."""
+    monkeypatch.setattr("latent_tokens.model.evaluate", lambda *args, **settings: [])
+    results = bundled.evaluate(num_samples=1)
+    assert (len(results), results.title) == (0, "sudoku-6-scdm")
+
+
 def test_configs_take_latents_in_every_form_and_paths_as_text():
     for latents, expected in (([0, 4], (0, 4)), (4, (4,)), ("all", ("all",)), ((0, "all"), (0, "all"))):
         assert lt.EvalConfig(latents=latents).latents == expected

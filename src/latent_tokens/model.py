@@ -295,8 +295,10 @@ class Model:
             create_directory(Path(out))  # before anything is measured
             keep = partial(append_result, Path(out) / "results.jsonl")
             rows = evaluate(self.net, self.task, evaluator=evaluator, on_row=keep, **settings)
-        samples = f"{rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
-        return ResultTable(rows, f"{self.directory.absolute().name}, {samples}")
+        title = self.directory.absolute().name
+        for row in rows[:1]:  # of text, ranks other than 0 have none
+            title += f", {row['num_samples']:,} samples per row{judged_by(row)}"
+        return ResultTable(rows, title)
 
     def likelihood(
         self,

@@ -105,11 +105,11 @@ def print_comparison(first: str, second: str) -> None:
 def cells(row: Measurement) -> tuple[str, ...]:
     """Return the cells of a line. A missing value is empty."""
     from latent_tokens.evaluation.report import decoding_in_words
-    from latent_tokens.evaluation.rows import OF_TEXT, SHARES, labeled
+    from latent_tokens.evaluation.rows import METRICS_OF_TEXT, SHARES, labeled
 
     names = ("run", "task", "method", "size", "train_seed", "train_steps")
     # The metric of a task of a user is a share, too. Only that of a row has an interval.
-    is_of_task = row["ci_low"] is not None and row["metric"] not in OF_TEXT
+    is_of_task = row["ci_low"] is not None and row["metric"] not in METRICS_OF_TEXT
     is_share = row["metric"] in SHARES or is_of_task
     number = "{:.1f}" if is_share else "{:.4g}"
     interval = "" if row["ci_low"] is None else f"{number} - {number}"

@@ -134,7 +134,7 @@ SHARES = (
 )  # fmt: skip
 """Keys of shares, which rows have in percent."""
 
-OF_TEXT = ("perplexity", "nats_per_token")
+METRICS_OF_TEXT = ("perplexity", "nats_per_token")
 """The metrics of text, which are no shares."""
 
 SETTINGS_AND_COSTS = Row.__annotations__.keys() - {*SHARES, "soft_loss"}

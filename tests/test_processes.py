@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 
 from helpers.documentation import ROOT, commands, run
@@ -20,7 +21,7 @@ from helpers.ranks import free_port, run_jobs, run_ranks
 from helpers.runs import checkpoints, description, timeless
 from helpers.tiny_models import tiny_model
 from latent_tokens import DataConfig, make_data, processes
-from latent_tokens.cli import main
+from latent_tokens.cli import entry, main
 from latent_tokens.training.checkpoint import saved_step
 
 pytestmark = pytest.mark.slow
@@ -177,6 +178,22 @@ def test_rank_without_world_size_is_main(monkeypatch):
     assert processes.is_main()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not processes.is_main()
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_command_that_succeeds_leaves_the_group(monkeypatch, code):
+    """After an error the group stays: another rank may wait in it."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("latent_tokens.cli.main", lambda: code)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            entry()
+        assert ended.value.code == code
+        assert dist.is_initialized() == (code != 0)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def test_data_set_is_written_once(home, two, tmp_path):

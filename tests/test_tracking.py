@@ -1,6 +1,8 @@
 """A tracker receives the metrics and results of a run under one name and id, inside the run directory."""
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
@@ -14,6 +16,7 @@ from helpers.refusals import refused, refused_command
 from helpers.runs import rows, stop_at, tiny_run
 from latent_tokens import fit
 from latent_tokens.cli import main
+from latent_tokens.training.run import Preempted
 
 
 def run_of(out, tracker, evaluate_every=3):
@@ -81,6 +84,16 @@ def test_tracker_follows_a_run_under_its_name_and_id(wandb, tmp_path, capsys):
 
     fit(run_of(tmp_path / "other" / "four", "wandb"))
     assert wandb.runs[-1].settings["id"] != first.settings["id"]
+
+
+def test_tracker_of_a_run_that_a_signal_stops_is_finished(wandb, tmp_path):
+    def send(*reported):
+        if reported == ("training", 4):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Preempted, match="stopped at step 5 of 6"):
+        fit(run_of(tmp_path / "run", "wandb"), observe=send)
+    assert wandb.runs[0].finish.called
 
 
 def test_tensorboard_has_metrics_and_results_of_a_run(tmp_path, capsys):

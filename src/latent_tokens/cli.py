@@ -230,8 +230,11 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
 
 
 def entry() -> None:
-    """Run the `latent-tokens` command."""
-    sys.exit(main())
+    """Run the `latent-tokens` command, and end the process."""
+    code = main()
+    if code == 0:  # after an error, another rank may be waiting in the group
+        processes.leave()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,15 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
     )
 
 
+def leave() -> None:
+    """Leave the other ranks, if any, when all are done. A group that outlives Python may hang at its end."""
+    if num_launched() > 1:
+        import torch.distributed as dist
+
+        if dist.is_available() and dist.is_initialized():
+            dist.destroy_process_group()
+
+
 def rank() -> int:
     """Return the rank of this process, from 0."""
     return int(os.environ.get("RANK", "0")) if num_launched() > 1 else 0

@@ -87,10 +87,16 @@ def fit(
         with locked(config.folder), limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
-            train_steps(run, observe or (lambda stage, step: None))
+            stopped = None
+            try:
+                train_steps(run, observe or (lambda stage, step: None))
+            except Preempted as signals:  # of all ranks, after one step
+                stopped = signals
             # Rank 0 has written its files before another rank returns and reads them.
             processes.barrier()
             run.accelerator.end_training()
+            if stopped is not None:
+                raise stopped
     return config.folder
 
 

@@ -232,7 +232,10 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
 def entry() -> None:
     """Run the `latent-tokens` command, and end the process."""
     code = main()
-    if code == 0:  # after an error, another rank may be waiting in the group
+    if code in (
+        0,
+        processes.EX_TEMPFAIL,
+    ):  # after an error, another rank may be waiting in the group
         processes.leave()
     sys.exit(code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Number = TypeVar("Number", bound=np.generic)
 
 T = TypeVar("T")
+EX_TEMPFAIL = 75  # the exit code of sysexits.h after which a scheduler runs the job again
 
 
 def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
@@ -43,11 +45,16 @@ def join(tracker: str | None = None, folder: Path | None = None) -> Accelerator:
 
 
 def leave() -> None:
-    """Leave the other ranks, if any, when all are done. A group that outlives Python may hang at its end."""
+    """Leave the other ranks, if any, when all are done.
+
+    A DistributedDataParallel that outlives its group would delete it while it holds the lock of
+    Python, for which a thread of Gloo may wait: a deadlock. So what is no longer used goes first.
+    """
     if num_launched() > 1:
         import torch.distributed as dist
 
         if dist.is_available() and dist.is_initialized():
+            gc.collect()
             dist.destroy_process_group()
 
 

@@ -1,5 +1,6 @@
 """Programs that ranks run one after another: commands, some in an unusual setting."""
 
+import gc
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ from unittest.mock import patch
 
 import torch
 from accelerate.state import AcceleratorState
+from torch.nn.parallel import DistributedDataParallel
 
 from helpers.own_network import Tied
 from latent_tokens import TrainConfig, fit, processes
@@ -85,17 +87,28 @@ def own_network(out, parallel):
     return 0
 
 
-def entry():
-    """Run the programs of a file of JSON, {name: [port, program, argument, ...]}, and write the answers.
+def leaves(*arguments):
+    """Train, evaluate, and print the models that are alive when the rank leaves its group."""
+    code = main(arguments) or main(["evaluate", arguments[-1], "--num-samples", "2", "--json"])
+    destroy = torch.distributed.destroy_process_group
 
-    A run ends its process group, so that each program starts one.
-    """
+    def count():
+        found = (isinstance(each, DistributedDataParallel) for each in gc.get_objects())
+        print(f"left with {sum(found)} models")
+        destroy()
+
+    with patch("torch.distributed.destroy_process_group", count):
+        processes.leave()
+    return code
+
+
+def entry():
+    """Run the programs of a file of JSON, {name: [port, program, argument, ...]}, and write the answers."""
     jobs = Path(sys.argv[1])
     answers = {}
     for name, (port, program, *arguments) in json.loads(jobs.read_text()).items():
         os.environ["MASTER_PORT"] = port
-        if torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
+        processes.leave()  # so that each program starts a group
         AcceleratorState._reset_state(reset_partial_state=True)
         with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
             code = main(arguments) if program == "main" else globals()[program](*arguments)

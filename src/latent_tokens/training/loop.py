@@ -31,7 +31,7 @@ from latent_tokens.training.step import (
     training_batches,
     validation_loss,
 )
-from latent_tokens.training.tracking import check_installed
+from latent_tokens.training.tracking import check_installed, finish_trackers
 
 LOG_EVERY = 50  # steps between two lines of metrics.jsonl
 Stage = Literal["begun", "training", "done", "validation", "keeping", "kept", "saving", "saved"]
@@ -87,16 +87,14 @@ def fit(
         with locked(config.folder), limit_threads(config.threads):
             run = setup(config, net, task, own_method, accelerator)
             print_plan(run)
-            stopped = None
             try:
                 train_steps(run, observe or (lambda stage, step: None))
-            except Preempted as signals:  # of all ranks, after one step
-                stopped = signals
+            except Preempted:
+                finish_trackers(accelerator)
+                raise
             # Rank 0 has written its files before another rank returns and reads them.
             processes.barrier()
-            run.accelerator.end_training()
-            if stopped is not None:
-                raise stopped
+            finish_trackers(accelerator)
     return config.folder
 
 

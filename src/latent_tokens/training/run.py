@@ -31,7 +31,6 @@ from latent_tokens.training.sharding import full_tensor
 
 LOCK = ".lock"
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-EX_TEMPFAIL = 75  # of sysexits.h: a scheduler runs the job again
 
 
 class LockedError(ValueError):
@@ -79,7 +78,7 @@ class Preempted(KeyboardInterrupt):
 
     def __init__(self, message: str, caught: Sequence[int]) -> None:
         super().__init__(message)
-        self.code = 128 + signal.SIGINT if signal.SIGINT in caught else EX_TEMPFAIL
+        self.code = 128 + signal.SIGINT if signal.SIGINT in caught else processes.EX_TEMPFAIL
 
 
 @contextmanager

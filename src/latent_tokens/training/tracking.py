@@ -118,5 +118,10 @@ def resumed_tracker(folder: Path, tracker: TrackerName) -> Iterator[Log]:
     try:
         yield log
     finally:
-        for each in accelerator.trackers:
-            each.finish()
+        finish_trackers(accelerator)
+
+
+def finish_trackers(accelerator: Accelerator) -> None:
+    """Finish the trackers of a run. Unlike after `Accelerator.end_training` the ranks stay joined."""
+    for each in accelerator.trackers:
+        each.finish()

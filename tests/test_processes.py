@@ -190,7 +190,6 @@ def test_models_of_a_run_go_before_its_group(home, two):
 @pytest.mark.parametrize("code", [0, 75, 2])
 def test_command_that_ends_well_leaves_the_group(monkeypatch, code):
     """After an error the group stays: another rank may wait in it."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("latent_tokens.cli.main", lambda: code)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:

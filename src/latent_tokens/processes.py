@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,12 +51,10 @@ def leave() -> None:
     A DistributedDataParallel that outlives its group would delete it while it holds the lock of
     Python, for which a thread of Gloo may wait: a deadlock. So what is no longer used goes first.
     """
-    if num_launched() > 1:
-        import torch.distributed as dist
-
-        if dist.is_available() and dist.is_initialized():
-            gc.collect()
-            dist.destroy_process_group()
+    dist = sys.modules.get("torch.distributed")  # a command without torch has joined none
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        gc.collect()
+        dist.destroy_process_group()
 
 
 def rank() -> int:

@@ -81,7 +81,8 @@ def draw(results: dict[Cell, Line]) -> None:
     none, every = (results[Cell("ar-latents", ORDER, n, task="zebra")].mean for n in (0, "all"))
     caption = "0.8M parameters, 1,000 puzzles, three training seeds, 95% intervals. sidm and arm have n = 0, "
     caption += "mdm and ar-mtp all."
-    title = f"Latent tokens take ar-latents from {none:.0f} to {every:.0f}% on Zebra. On Countdown no gain is shown"
+    gain = f"Latent tokens take ar-latents from {none:.0f} to {every:.0f}% on Zebra."
+    title = f"{gain} On Countdown no gain is shown"
     save_sheet(sheet, title, caption, HERE / "left-to-right", dark=True)
 
 

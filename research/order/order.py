@@ -165,7 +165,7 @@ def measure(cell: Cell, seed: int, runs: Path, path: Path) -> None:
 
 def accuracy_table(lines: dict[Cell, Line], method: str, numbers: Any) -> str:
     """Return the accuracy of a method: a row per order, a column per number of latent tokens."""
-    table = [("order", *(f"n = {n}" if n is not None else method for n in numbers))]
+    table = [(f"{method}, order", *(f"n = {n}" if n is not None else "valid %" for n in numbers))]
     for order in ORDERS:
         found = [lines.get(Cell(method, order, n)) for n in numbers]
         if any(found):
@@ -194,14 +194,13 @@ def claims() -> list[Claim]:
             "scdm n=all > sidm": (every, sidm), "sidm > scdm n=0": (sidm, none), "mdm > sidm": (mdm, sidm),
             "mdm > scdm n=all": (mdm, every), "mdm > scdm n=4": (mdm, four), "scdm n=4 > sidm": (four, sidm),
         }  # fmt: skip
+        without, with_four, with_all = (Cell("esolm", order, n) for n in (0, 4, "all"))
+        pairs |= {
+            "esolm n=4 > n=0": (with_four, without), "esolm n=all > n=0": (with_all, without),
+            "esolm n=4 > n=all": (with_four, with_all), "esolm n=4 > scdm n=4": (with_four, four),
+            "mdm > esolm n=4": (mdm, with_four), "mdm > esolm n=all": (mdm, with_all),
+        }  # fmt: skip
         listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
-    esolm = {n: Cell("esolm", "left to right", n) for n in (0, 4, "all")}
-    listed += [
-        Claim("left to right: esolm n=4 > n=0", esolm[4], esolm[0]),
-        Claim("left to right: esolm n=4 > n=all", esolm[4], esolm["all"]),
-        Claim("left to right: esolm n=4 > scdm n=4", esolm[4], Cell("scdm", "left to right", 4)),
-        Claim("left to right: mdm > esolm n=4", Cell("mdm", "left to right"), esolm[4]),
-    ]
     for n, name in product((1, 2, 4), POLICIES):
         pair = (Cell("scdm", "left to right", n, variant) for variant in (name, None))
         listed.append(Claim(f"left to right, n={n}: {name} > nearest", *pair))
@@ -288,7 +287,8 @@ def main(
         draw(lines)
     chosen = [Cell(method, "left to right", n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
     chosen += [Cell(method, "left to right") for method in ("sidm", "mdm")]
-    chosen += [*(Cell("scdm", BEST, n) for n in (0, 4, "all")), Cell("sidm", BEST), Cell("mdm", BEST)]
+    chosen += [Cell(method, BEST, n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
+    chosen += [Cell(method, BEST) for method in ("sidm", "mdm")]
     tables = [values_table([lines[cell] for cell in chosen])]
     tables.append(accuracy_table(lines, "scdm", NUMBERS))
     tables += [accuracy_table(lines, method, (None,)) for method in ("mdm", "sidm")]

@@ -201,6 +201,8 @@ def claims() -> list[Claim]:
             "mdm > esolm n=4": (mdm, with_four), "mdm > esolm n=all": (mdm, with_all),
         }  # fmt: skip
         listed += [Claim(f"{order}: {text}", *pair) for text, pair in pairs.items()]
+    one, none, four = (Cell("scdm", BEST, n) for n in (1, 0, 4))
+    listed += [Claim(f"{BEST}: scdm n=1 > n=0", one, none), Claim(f"{BEST}: scdm n=4 > n=1", four, one)]
     for n, name in product((1, 2, 4), POLICIES):
         pair = (Cell("scdm", "left to right", n, variant) for variant in (name, None))
         listed.append(Claim(f"left to right, n={n}: {name} > nearest", *pair))
@@ -287,7 +289,8 @@ def main(
         draw(lines)
     chosen = [Cell(method, "left to right", n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
     chosen += [Cell(method, "left to right") for method in ("sidm", "mdm")]
-    chosen += [Cell(method, BEST, n) for method in ("scdm", "esolm") for n in (0, 4, "all")]
+    chosen += [Cell("scdm", BEST, n) for n in (0, 1, 2, 4, "all")]
+    chosen += [Cell("esolm", BEST, n) for n in (0, 4, "all")]
     chosen += [Cell(method, BEST) for method in ("sidm", "mdm")]
     tables = [values_table([lines[cell] for cell in chosen])]
     tables.append(accuracy_table(lines, "scdm", NUMBERS))

@@ -296,8 +296,8 @@ class Model:
             keep = partial(append_result, Path(out) / "results.jsonl")
             rows = evaluate(self.net, self.task, evaluator=evaluator, on_row=keep, **settings)
         title = self.directory.absolute().name
-        for row in rows[:1]:  # of text, ranks other than 0 have none
-            title += f", {row['num_samples']:,} samples per row{judged_by(row)}"
+        if rows:  # of text, ranks other than 0 have none
+            title += f", {rows[0]['num_samples']:,} samples per row{judged_by(rows[0])}"
         return ResultTable(rows, title)
 
     def likelihood(

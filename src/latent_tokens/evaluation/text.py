@@ -19,6 +19,7 @@ from torch import Tensor
 from latent_tokens import processes
 from latent_tokens.checks import first_line
 from latent_tokens.configs import EvalConfig
+from latent_tokens.data.loading import fingerprint
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.rows import Row, percent
@@ -251,7 +252,10 @@ def find_evaluator(
         raise ValueError(
             "evaluator=trigrams: learns from held-out text. Name a data set with a validation split."
         )
-    return Trigrams(held_out.tokens[:LEARNED_FROM], task.vocab_size)
+    evaluator = Trigrams(held_out.tokens[:LEARNED_FROM], task.vocab_size)
+    # Two data sets often have equally many sequences
+    evaluator.name += f" ({fingerprint(held_out)[:8]})"
+    return evaluator
 
 
 def evaluator_of(

@@ -29,6 +29,7 @@ from latent_tokens.core.cost import tokens_processed
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
 from latent_tokens.data.loading import as_tensors
+from latent_tokens.data.splits import dataset
 from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
@@ -176,7 +177,7 @@ def order_rows(model: LoadedModel, problems: Examples) -> list[dict[str, Any]]:
 
 def with_few_givens(task: Sudoku, count: int) -> Examples:
     """Return valid boards of which NUM_GIVENS random cells each are given."""
-    boards = task.generate(count, seed=SEED)
+    boards = dataset(task, "test", count, SEED)
     generator = np.random.default_rng(SEED)
     cells = np.stack([generator.permutation(task.length)[:NUM_GIVENS] for _ in range(count)])
     known = np.zeros_like(boards.known)

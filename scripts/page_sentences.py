@@ -113,7 +113,7 @@ def record_of(model: LoadedModel, sentences: Sequence[Gaps]) -> dict[str, Any]:
             rows[name] = []
             for sentence in sentences:
                 rows[name].append(filled(model, sentence, latents))
-                advance(1, {})
+                advance(1, "")
     counts = [len(sentence.masked) for sentence in sentences]
     more = [all_[0] - none[0] for none, all_ in zip(rows["none"], rows["all"], strict=True)]
     saved = [none[1] - all_[1] for none, all_ in zip(rows["none"], rows["all"], strict=True)]

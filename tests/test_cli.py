@@ -222,6 +222,10 @@ REFUSED = [
     ("train sudoku-4 scdm --from nowhere --out {full}/run", "'nowhere' not found: not a run directory"),
     ("data sudoku4", "TASK 'sudoku4': must be one of sudoku-4, "),
     ("data sudoku-4 --skip-bad", "--skip-bad: is for puzzles of a file. Name the file: --source FILE"),
+    (
+        "data sudoku-puzzle --source a --split test --num-train 5",
+        "all puzzles of the file go to test. Use --n",
+    ),
     ("data sudoku-6-puzzle --source a --clues 20", "--clues 20: is for generated puzzles, and a has"),
     ("train sudoku-4 scdm --lora-targets all", "--lora-targets all: is for an adapter. Add --lora 16"),
     ("data text --source a --apart-from a b", "--apart-from a b: text has no such setting"),
@@ -246,6 +250,11 @@ def test_refused_setting_is_one_line_and_exit_code_2(runs, tmp_path, capsys, com
     (tmp_path / "file").touch()
     refused_command(capsys, command.format(full=tmp_path, **runs), message)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_puzzle_file_that_is_not_text_is_named(tmp_path, capsys):
+    (tmp_path / "puzzle.txt").write_bytes("1.2.".encode("utf-16"))
+    refused_command(capsys, f"solve {tmp_path}/puzzle.txt", "puzzle.txt: not UTF-8 (invalid start byte)")
 
 
 def test_settings_are_spelled_as_flags_but_not_parts_of_a_path():

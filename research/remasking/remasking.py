@@ -16,10 +16,11 @@ import torch
 import tyro
 
 import latent_tokens as lt
-from latent_tokens.evaluation.intervals import half_interval
+from latent_tokens.evaluation.intervals import wilson, wilson_difference
 from latent_tokens.evaluation.problems import read_split
 from latent_tokens.evaluation.report import as_markdown
 from latent_tokens.evaluation.rows import append_result, read_results
+from latent_tokens.paper.tables import interval_over_seeds
 
 HERE = Path(__file__).parent
 SAMPLES, SEEDS = 100, (0, 1, 2)
@@ -122,21 +123,29 @@ def table(rows: list[Any]) -> str:
             continue
         ours, plain, best = ([found[key] for key in of_rule] for of_rule in keys)
         valid = [row["valid"] for row in ours]
+        # Every seed solves the same puzzles
+        count = SAMPLES if task == PUZZLES else len(SEEDS) * SAMPLES
         passes, tokens = (fmean([row[name] for row in ours]) for name in ("passes", "processed"))
         gains = []
         for others, name in ((plain, PLAIN), (best, BEST)):
-            differences = [row["valid"] - other["valid"] for row, other in zip(ours, others, strict=True)]
+            of_others = [row["valid"] for row in others]
+            differences = [value - other for value, other in zip(valid, of_others, strict=True)]
+            noise = wilson_difference(fmean(valid) / 100, count, fmean(of_others) / 100, count)
             is_shown = rule not in (PLAIN, name)
-            gains.append(f"{fmean(differences):+.1f} ({bounds(differences)})" if is_shown else "")
+            gains.append(f"{fmean(differences):+.1f} ({bounds(differences, noise)})" if is_shown else "")
         cost = (f"{passes:.1f}", f"{tokens:.0f}")
-        lines.append((task, method, order, rule, *cost, f"{fmean(valid):.1f}", bounds(valid), *gains))
+        interval = bounds(valid, wilson(fmean(valid) / 100, count))
+        lines.append((task, method, order, rule, *cost, f"{fmean(valid):.1f}", interval, *gains))
     return as_markdown(lines)
 
 
-def bounds(values: list[float]) -> str:
-    """Return the 95% interval of shares or differences over seeds, at most 100."""
-    half = half_interval(values)
-    return f"{fmean(values) - half:.1f} to {min(fmean(values) + half, 100):.1f}"
+def bounds(values: list[float], noise: tuple[float, float]) -> str:
+    """Return the 95% interval of percentages or differences over seeds, at most 100.
+
+    `noise` is the interval of their mean from the number of samples, of shares.
+    """
+    found = interval_over_seeds(values, (100 * noise[0], 100 * noise[1]))
+    return f"{found.low:.1f} to {min(found.high, 100):.1f}" if found else ""
 
 
 def main(measure: Path | None = None) -> None:

@@ -95,7 +95,10 @@ def check_int(name: str, value: object, least: int, most: int | None = None) -> 
     """Raise ValueError if `value` is not a whole number from `least` to `most`, or to 2^63 - 1."""
     if not is_whole(value, least) or (most is not None and cast(int, value) > most):
         limit = "below 2^63" if most is None else f"at most {most:,}"
-        raise ValueError(f"{name}={value!r}: must be a whole number from {least}, {limit}")
+        problem = f"must be a whole number from {least}, {limit}"
+        if hasattr(value, "__index__") and not isinstance(value, int):
+            problem = f"must be an int of Python. Use int({name})."
+        raise ValueError(f"{name}={value!r}: {problem}")
 
 
 def check_label(name: str, value: object) -> None:

@@ -53,7 +53,8 @@ LATENTS: Latents = (0, 1, 2, 4, 8, "all")
 FEW: Latents = (0, 4, "all")
 BOTH_ENDS: Latents = (0, "all")
 CANDIDATES = 4  # of 36 cells, as the paper's 8 are of 81
-GIVENS, PUZZLES, PUZZLE_SEED = 14, 100, 1  # the puzzles from which the one to watch is chosen
+GIVENS, PUZZLES = 14, 100  # of the puzzles from which the one to watch is chosen
+WATCHED_SEED = 0  # of these puzzles and of their decodes
 MOST_PROCESSES = 8  # that measure rows at the same time: each holds torch in memory
 LEFT_TO_RIGHT = Curve("left_to_right", 1, LATENTS)
 CURVES = (
@@ -131,18 +132,24 @@ def watched(model: LoadedModel, count: int) -> tuple[list[TraceRecord], str]:
 
     The puzzle is chosen from `count` generated ones, as the caption explains.
     """
-    problems = puzzles(cast(Sudoku, model.task), count, GIVENS, PUZZLE_SEED)
-    settings = [SamplingConfig(0, CANDIDATES), SamplingConfig("all", CANDIDATES)]
+    problems = puzzles(cast(Sudoku, model.task), count, GIVENS, WATCHED_SEED)
+    numbers: Latents = (0, "all")
+    settings = [SamplingConfig(n, CANDIDATES, seed=WATCHED_SEED) for n in numbers]
     with progress(f"comparing n = 0 and n = all on {count} puzzles", 2 * count) as advance:
         without, with_all = (solved(model, problems, setting, advance) for setting in settings)
     gained = with_all & ~without
     if gained.any():
-        counts = {"puzzles": count, "givens": GIVENS, "candidates": CANDIDATES, "seed": 0}
+        counts = {
+            "puzzles": count,
+            "givens": GIVENS,
+            "candidates": CANDIDATES,
+            "seed": WATCHED_SEED,
+        }
         caption = chosen("gained", counts | compared(without, with_all))
     else:
         caption = (
             f"First of {count} generated puzzles ({GIVENS} givens, k = {CANDIDATES}, top-prob decoding, "
-            "seed 0). No puzzle is solved with all latent tokens and wrong with none. "
+            f"seed {WATCHED_SEED}). No puzzle is solved with all latent tokens and wrong with none. "
             f"Solved with all: {int(with_all.sum())}. Solved with none: {int(without.sum())}."
         )
     index = int(gained.argmax())

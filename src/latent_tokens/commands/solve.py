@@ -127,7 +127,9 @@ def model_and_problem(command: Solve, text: str) -> tuple[str, Transformer, Solv
 
 def puzzle_text(puzzle: str) -> str:
     """Return the puzzle, or the text of the file of that name."""
+    from latent_tokens.data.corpus import file_text
+
     with suppress(OSError):  # a puzzle may be too long for a name
         if Path(puzzle).is_file():
-            return Path(puzzle).read_text()
+            return file_text(Path(puzzle))
     return puzzle

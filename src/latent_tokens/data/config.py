@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from latent_tokens.checks import in_message
 from latent_tokens.configs import Config, Split
@@ -98,6 +98,13 @@ class DataConfig(Config):
             if getattr(self, name) and not self.from_file:
                 reason = "is for puzzles of a file. Name the file: source=FILE"
                 raise ValueError(f"{name}={getattr(self, name)}: {reason}.")
+        for split in get_args(Split) if self.split is not None else ():
+            name, value = f"num_{split}", getattr(self, f"num_{split}")
+            if value and split != self.split:
+                reason = f"all puzzles of the file go to {self.split}"
+                raise ValueError(
+                    f"{name}={value}: {reason}. Use num_{self.split}={value}, or leave out split."
+                )
         for name in ("clues", "guessing"):
             if getattr(self, name) is not None and self.from_file and self.task != "text":
                 reason = f"is for generated puzzles, and {self.source} has its own. Leave it out"

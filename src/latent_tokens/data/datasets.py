@@ -131,7 +131,7 @@ def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
         task,
         num_wanted,
         config.seed,
-        seen=keys_of(config.apart_from, task),
+        apart=keys_of(config.apart_from, task),
         processes=config.processes or os.cpu_count() or 1,
         report=report,
     )
@@ -140,6 +140,7 @@ def generate_splits(task: Task, config: DataConfig, report: Report) -> Made:
         "generator": GENERATOR,
         "tried": builder.tried,
         "too_long": builder.too_long,
+        "kept_out": builder.kept_out,
         "repeated": builder.repeated,
         "smaller_than_asked": {str(split): num_wanted[split] for split in builder.open},
     }

@@ -37,11 +37,13 @@ class SplitBuilder:
     """Collects examples by split, each puzzle once."""
 
     wanted: Mapping[Split, int]  # the number of examples of each split to collect
-    seen: set[int] = field(default_factory=set)  # the keys of all examples so far
+    apart: set[int] = field(default_factory=set)  # keys of examples to leave out
+    seen: set[int] = field(default_factory=set)  # the keys of all others so far
     parts: dict[Split, list[Examples]] = field(default_factory=dict)
     counts: dict[Split, int] = field(default_factory=dict)  # of examples that were collected
     tried: int = 0  # numbers of the seed
     too_long: int = 0  # those whose example does not fit
+    kept_out: int = 0  # examples of `apart`
     repeated: int = 0  # examples that were seen before
     recent_tried: int = 0  # numbers tried since the last check of `exhausted`
     recent_new: int = 0  # new examples of splits that were not full since then
@@ -64,12 +66,17 @@ class SplitBuilder:
     def add(self, tried: int, examples: Examples, keys: Keys, splits: NDArray[np.int8]) -> int:
         """Add the new ones of the examples of `tried` numbers, and return how many were added."""
         is_new = np.zeros(len(keys), np.bool_)
+        num_apart = 0
         for i, key in enumerate(keys.tolist()):
-            is_new[i] = key not in self.seen
-            self.seen.add(key)
+            if key in self.apart:
+                num_apart += 1
+            else:
+                is_new[i] = key not in self.seen
+                self.seen.add(key)
         self.tried += tried
         self.too_long += tried - len(keys)
-        self.repeated += int((~is_new).sum())
+        self.kept_out += num_apart
+        self.repeated += int((~is_new).sum()) - num_apart
         self.recent_tried += tried
         num_added = 0
         for split in self.open:
@@ -101,7 +108,7 @@ def make_splits(
     counts: Mapping[Split, int],
     seed: int,
     *,
-    seen: set[int] | None = None,
+    apart: set[int] | None = None,
     processes: int = 1,
     report: Report = lambda num_new: None,
 ) -> SplitBuilder:
@@ -112,7 +119,7 @@ def make_splits(
         counts: The number of examples of each split. A split of a task that has fewer stays
             smaller.
         seed: The seed.
-        seen: Keys of examples to leave out.
+        apart: Keys of examples to leave out.
         processes: The number of processes that generate, at most.
         report: Receives the number of new examples of each chunk.
 
@@ -120,7 +127,7 @@ def make_splits(
         >>> make_splits(TASKS["sudoku-4"], {"train": 10}, seed=0).counts
         {'train': 10}
     """
-    builder = SplitBuilder(counts, seen=set() if seen is None else seen)
+    builder = SplitBuilder(counts, apart=set() if apart is None else apart)
     chunk = min(DRAWN_AT_ONCE, max(64, 2 * sum(counts.values())))
     compile_kernels(task)
     first = 0

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
 from latent_tokens.checkpoints.stored_methods import STORED_ORDERS, STORED_RULES
 from latent_tokens.core.decoding import DEFAULT_CANDIDATES, Decoding
 from latent_tokens.core.method import Method, name_of
@@ -30,6 +32,8 @@ from latent_tokens.trace.record import LoadedModel
 MOST_WEIGHTS = 4_000_000  # bytes of the weights in a page
 TASK_IN_PAGE = re.compile(r"sudoku-\d+(-pattern)?")  # as in js/sudoku.js
 SIDES = (4, 6, 9, 16)
+KERNEL_COLUMNS = 8  # as in js/network.js
+DTYPES_IN_PAGE = {"F32", "BF16"}  # as in js/safetensors.js
 
 
 def why_recorded(models: Sequence[LoadedModel]) -> str:
@@ -52,6 +56,12 @@ def why_not_in_page(model: LoadedModel) -> str:
         or net.method.order not in STORED_ORDERS.values()
     ):
         return "A page decodes with the built-in attention masks and orders only."
+    if net.size.width % KERNEL_COLUMNS:
+        return f"A page decodes with widths that are multiples of {KERNEL_COLUMNS} only."
+    with safe_open(weights_of(model), "pt") as file:
+        dtypes = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    if not dtypes <= DTYPES_IN_PAGE:
+        return "A page decodes with weights in float32 or bfloat16 only."
     return ""
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.data.splits import dataset
 from latent_tokens.evaluation.problems import batches, decode_batch, device_of
 from latent_tokens.progress import Advance
 from latent_tokens.storage import sha256_of
@@ -139,7 +140,10 @@ def chosen(kind: Comparison, counts: Mapping[str, object]) -> str:
 
 
 def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
-    """Return generated puzzles with one solution each, as boards of the task with `givens` given cells."""
+    """Return puzzles of the test split with one solution each, as boards with `givens` given cells.
+
+    No model was trained on the boards that solve them.
+    """
     generator = SudokuPuzzle(
         f"{task.name}-puzzle",
         task.grid.box_rows,
@@ -147,7 +151,7 @@ def puzzles(task: Sudoku, count: int, givens: int, seed: int) -> Examples:
         clues=givens,
         guessing="allowed",
     )
-    return generator.to_infill(generator.generate(count, seed), task)
+    return generator.to_infill(dataset(generator, "test", count, seed), task)
 
 
 def solved(

@@ -210,19 +210,21 @@ export class SceneOne {
     const { others, right_with, predictions } = one;
     const [before] = predictions.without[0];
     const numTurning = this.isMirror ? others.length - right_with : right_with;
-    const rate = ` ${numTurning} of the ${others.length} squares do this here.`;
-    if (top === before) return `Most single guesses change nothing.${rate.replace("do this", "turn it")}`;
+    const squares = `${numTurning} of the ${others.length} squares`;
+    if (top === before)
+      return `Most single guesses change nothing. ${squares} ${numTurning === 1 ? "turns" : "turn"} it here.`;
+    const rate = `${squares} ${numTurning === 1 ? "does" : "do"} this here.`;
     const { units } = SIX_BOARD;
     const cause = [...shown.guesses].find(
       ([cell, [[guess]]]) =>
         guess === before && units.some((unit) => unit.includes(cell) && unit.includes(one.target)),
     );
-    if (!cause) return `It says ${sign(top)}, but no guess on the board explains why.${rate}`;
+    if (!cause) return `It says ${sign(top)}, but no guess on the board explains why. ${rate}`;
     const kind = ["row", "column", "box"][
       Math.floor(units.findIndex((unit) => unit.includes(cause[0]) && unit.includes(one.target)) / SIDE)
     ];
     const place = placeOf(SIX_GEOMETRY, cause[0]);
-    return `It guessed ${sign(before)} in ${place}, and a ${kind} has only one ${sign(before)}.${rate}`;
+    return `It guessed ${sign(before)} in ${place}, and a ${kind} has only one ${sign(before)}. ${rate}`;
   }
 }
 

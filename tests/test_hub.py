@@ -17,9 +17,9 @@ from helpers.documentation import ROOT
 from helpers.hub import serving
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained
+from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained, load
 from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find, tensors_sha256
-from latent_tokens.evaluation.rows import read_results
+from latent_tokens.evaluation.rows import read_results, trained_run
 from latent_tokens.hf.export import MODULE, RESULTS, export_model
 from latent_tokens.hf.model_card import CARD, card
 from latent_tokens.storage import append_line, read_description, read_lines
@@ -53,7 +53,7 @@ from latent_tokens import from_pretrained
 from latent_tokens.core.method import name_of
 from latent_tokens.hf.export import push_to_hub
 from latent_tokens.hf.modeling_latent_tokens import LatentTokensForMaskedLM
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, GenerationConfig
 net = from_pretrained(sys.argv[1])
 print(push_to_hub(net, "someone/mine", license="mit"))
 back = from_pretrained("someone/mine")
@@ -62,6 +62,9 @@ assert all(map(torch.equal, net.state_dict().values(), back.state_dict().values(
 for options in ({}, {"local_files_only": True}):
     model = AutoModelForMaskedLM.from_pretrained("someone/all", subfolder="small/mine", **options)
     print(name_of(model.net.method))
+model.generation_config = GenerationConfig(latents=3)
+model.push_to_hub("someone/three")
+print(LatentTokensForMaskedLM.from_pretrained("someone/three").generation_config.latents)
 for read in (from_pretrained, LatentTokensForMaskedLM.from_pretrained):
     try:
         read("someone/nothing")
@@ -98,8 +101,8 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
         files = {f"small/mine/{path.name}": path.read_bytes() for path in (tmp_path / "saved").iterdir()}
         repositories["someone/all"] = {**files, "model.safetensors": b"another model"}
         said, _ = output_of(PUSH_AND_FETCH, address, tmp_path, str(run))
-    commit, *methods, refused, other = said.splitlines()
-    assert methods == ["scdm", "scdm"]
+    commit, *methods, latents, refused, other = said.splitlines()
+    assert (methods, latents) == (["scdm", "scdm"], "3")
     assert not any(re.fullmatch(r"/someone/all/resolve/[^/]*/model.safetensors", path) for _, path in asked)
     assert commit.startswith(f"{address}/someone/mine/commit/")
     assert "'someone/nothing' not found: not a run directory, not a bundled model" in refused
@@ -113,7 +116,7 @@ def test_uploaded_model_is_fetched_and_cached_without_the_hub(run, tmp_path):
     assert 'from_pretrained("someone/mine")' in text
     fetched = {path.rpartition("/")[2] for way, path in asked if way == "GET" and "/resolve/" in path}
     names = {"config.json", "model.safetensors", "results.jsonl", "tokenizer.json", "tokenizer_config.json"}
-    assert fetched == names  # nothing that could be executed
+    assert fetched == {*names, "generation_config.json"}  # nothing that could be executed
     assert set(files) == {*names, "README.md", f"{MODULE}.py"}
     said, wrong = output_of(AGAIN, address, tmp_path)
     kept, not_fetched, *_ = said.splitlines()
@@ -149,8 +152,17 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     shutil.copytree(run, tmp_path / "four")
     config = (run / "config.json").read_text()
     (tmp_path / "four/config.json").write_text(config.replace('"steps": 3', '"steps": 4'))
+    export_model(from_pretrained(tmp_path / "four"), tmp_path / "stopped")  # after 3 of 4 steps
+    stopped = from_pretrained(tmp_path / "stopped")
+    assert trained_run(stopped)["train_steps"] == 3
+    assert read_results(tmp_path / "stopped" / RESULTS) == [row]
+    export_model(stopped, stopped.folder)
+    assert read_results(tmp_path / "stopped" / RESULTS) == [row]
+    append_line(tmp_path / "four/metrics.jsonl", {"step": 4, "validation_loss": 1.0})
     export_model(from_pretrained(tmp_path / "four"), tmp_path / "extended")
     assert "None were measured" in (tmp_path / "extended" / CARD).read_text()
+    with refused("four: has the checkpoints of a run, which could not be resumed"):
+        export_model(stopped, tmp_path / "four")
     given, again = (
         {file.name: file.read_bytes() for file in (tmp_path / folder).iterdir() if file.name != CARD}
         for folder in ("given", "again")
@@ -168,7 +180,9 @@ def test_changed_model_is_saved_without_old_results(run, tmp_path, change):
         net.head.bias.data[0] += 0.5
     else:
         net.method = METHODS["sidm"]
-    export_model(net, tmp_path / "given")  # over a model with results
+    (tmp_path / "given" / "chat_template.jinja").write_text("{{ messages }}")
+    export_model(net, tmp_path / "given")  # over a model with results and a template
+    assert not (tmp_path / "given" / "chat_template.jinja").exists()
     assert read_results(tmp_path / "given" / RESULTS) == []
     about = read_description(tmp_path / "given", "config.json", "model")
     assert about["name"] == ("scdm" if change == "weights" else "sidm")
@@ -186,6 +200,8 @@ def test_a_model_made_in_code_or_whose_folder_is_gone(nano, tmp_path):
     about = front((tmp_path / "made" / CARD).read_text())
     assert (about["pipeline_tag"], about["tags"]) == ("text-generation", ["latent-tokens", "diffusion"])
     assert torch.equal(from_pretrained(tmp_path / "made").head.bias, nano.head.bias.bfloat16().float())
+    export_model(nano, tmp_path / "made", task=TASKS["sudoku-6"])
+    assert load(tmp_path / "made").task == TASKS["sudoku-6"]
     nano.folder = tmp_path / "nowhere"
     with refused("is missing, and ", "Set net.folder = None"):
         export_model(nano, tmp_path / "lost")

@@ -111,6 +111,36 @@ def of_vocabulary(size):
     return net
 
 
+def test_weights_are_not_read_into_a_network_that_means_another(whole):
+    """Its weights have the same shapes."""
+    other = tied()
+    other.mask_id = 7
+    with refused("net.mask_id=7: ", " was trained with mask_id=4. Use a net with it"):
+        lt.from_pretrained(whole, net=other)
+    for settings, part in (({"positions": "both"}, "net.positions="), ({"size": "128x8x4"}, "net.heads=8")):
+        six = {"size": "nano", "vocab_size": 6, "max_length": 36, "positions": "learned", "gelu": "tanh"}
+        assert lt.from_pretrained("sudoku-6-scdm", net=lt.Transformer(**six))
+        with refused(part):
+            lt.from_pretrained("sudoku-6-scdm", net=lt.Transformer(**{**six, **settings}))
+
+
+class Counted(Tied):
+    """A network with indices beside its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("numbers", torch.tensor([259, 100_001]))
+
+
+def test_indices_keep_their_type_in_a_smaller_precision(tmp_path):
+    net = Counted()
+    net.method, net.vocab_size, net.max_length = lt.METHODS["scdm"], 4, 16
+    lt.save_pretrained(net, tmp_path, dtype=torch.bfloat16)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert stored["embedding.weight"].dtype == torch.bfloat16
+    assert stored["numbers"].tolist() == [259, 100_001]
+
+
 REFUSED = [  # the network, changes of the config, and what the error names
     (WithoutMask, {}, "net=WithoutMask: slots that the mask hides change its logits"),
     (lambda: tied(mask_id=3), {}, "net.mask_id=3: sudoku-4 has the tokens 0-3, and MASK is none"),

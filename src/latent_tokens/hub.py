@@ -16,7 +16,10 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
 )
 # Nothing that is executed
-FILES = ["config.json", "model.safetensors", "results.jsonl", *TOKENIZER_FILES]
+FILES = [
+    *("config.json", "model.safetensors", "results.jsonl", "generation_config.json"),
+    *TOKENIZER_FILES,
+]
 # Answers of a hub that is there: no such name, not yours to read
 REFUSED = (400, 401, 403, 404, 410)
 

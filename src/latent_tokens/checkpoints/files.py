@@ -47,9 +47,15 @@ def without_sharing(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> bytes:
-    """Return a .safetensors file of weights with their hash. Equal weights give equal bytes."""
+    """Return a .safetensors file of weights with their hash. Equal weights give equal bytes.
+
+    Only real weights are converted to `dtype`: an index or a counter stays as it is.
+    """
     tensors = {
-        name: tensor.detach().cpu().to(dtype or tensor.dtype).contiguous()
+        name: tensor.detach()
+        .cpu()
+        .to(dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype)
+        .contiguous()
         for name, tensor in weights.items()
     }
     content = save(without_sharing(tensors))
@@ -151,7 +157,8 @@ Entries = Mapping[str, Any]
 
 
 OF_THE_RUN = (
-    "task", "name", "training", "data_sha256", "made_with", "imported", "start", "stretches",
+    "task", "name", "training", "trained_steps", "data_sha256", "made_with", "imported", "start",
+    "stretches",
 )  # fmt: skip
 """The entries of config.json on the origin of a model."""
 BUNDLED = Path(__file__).parents[1] / "bundled"

@@ -183,6 +183,7 @@ def described_run(folder: Path, description: Mapping[str, Any]) -> Row:
     training = entries(description, "training")
     values = {"run": folder.absolute().name, "method_name": description.get("name")}
     values |= {key: training.get(name) for key, name in KEYS.items()}
+    values["train_steps"] = description.get("trained_steps", values["train_steps"])
     values["length"] = entries(description, "model").get("max_length")
     return cast(Row, {key: value for key, value in values.items() if value is not None})
 

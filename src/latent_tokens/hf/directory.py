@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,6 +43,8 @@ OWN = "own"  # the network of config.json that only its user can build
 TRANSFORMER_ENTRIES = ("size", "vocab_size", "max_length", "positions", "dropout", "gelu")
 # Entries of a `Transformer` in config.json that may be missing
 OPTIONAL = ("parts", "answer_tokens")
+# Entries that change what equal weights compute
+OF_FUNCTION = ("heads", "positions", "gelu", *OPTIONAL, "readout", "mask_id")
 CORRUPT = (KeyError, TypeError, AttributeError, RuntimeError)
 
 
@@ -86,18 +89,23 @@ def save_pretrained(
 def describe(net: nn.Module) -> dict[str, Json]:
     """Return the entries of config.json for a model. Raise ValueError if it has no method."""
     check_attributes(net)
+    method = method_to(cast(Method, net.method))
+    return {"format": FORMAT, "model": network_entry(net), "method": method}
+
+
+def network_entry(net: nn.Module) -> dict[str, Any]:
+    """Return the entry of config.json that describes a network."""
     if is_transformer(net):
         entry: dict[str, Any] = {
             name: getattr(net, name) for name in (*TRANSFORMER_ENTRIES, *OPTIONAL)
         }
         entry = {name: value for name, value in entry.items() if value is not None}
         entry["size"] = asdict(net.size)
-    elif isinstance(net, HuggingFaceDenoiser):
-        entry = describe_hf_run(net)
-    else:
-        numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
-        entry = {"network": OWN, "class": type(net).__name__, **numbers}
-    return {"format": FORMAT, "model": entry, "method": method_to(cast(Method, net.method))}
+        return entry
+    if isinstance(net, HuggingFaceDenoiser):
+        return describe_hf_run(net)
+    numbers = {name: getattr(net, name) for name in ("vocab_size", "max_length", "mask_id")}
+    return {"network": OWN, "class": type(net).__name__, **numbers}
 
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -197,9 +205,24 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
         freeze_embeddings(inner)
     weights = folder / "model.safetensors"
     load_weights(inner, read_tensor_file(weights), weights)
+    check_same_function(inner, config["model"], folder)
     inner.method = method
     inner.folder = folder.absolute()
     return net.eval()
+
+
+def check_same_function(net: nn.Module, stored: Entries, folder: Path) -> None:
+    """Raise ValueError if a network computes another function of the same weights than the stored one."""
+    ours = network_entry(net)
+    if ours.get("network") != stored.get("network"):
+        return
+    sides = [{**entry, "heads": entry.get("size", {}).get("heads")} for entry in (ours, stored)]
+    first, second = (json.loads(json_bytes(side)) for side in sides)
+    for name in OF_FUNCTION:
+        if first.get(name) != second.get(name):
+            trained = f"{name}={second.get(name)}"
+            problem = f"{folder} was trained with {trained}"
+            raise ValueError(f"net.{name}={first.get(name)}: {problem}. Use a net with it.")
 
 
 def adopt(net: nn.Module, numbers: Mapping[str, int], holder: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checks import refuse
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
-from latent_tokens.evaluation.rows import Row, read_results
+from latent_tokens.evaluation.rows import Row, read_results, trained_run
 from latent_tokens.hf import directory
 from latent_tokens.hf.directory import describe
 from latent_tokens.hf.language_models import HuggingFaceDenoiser, merged
@@ -34,6 +34,7 @@ from latent_tokens.hf.layouts import copied_tokenizer
 from latent_tokens.hf.model_card import write_card
 from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model
 from latent_tokens.hf.tokenizer_files import tokenizer_files
+from latent_tokens.hub import TOKENIZER_FILES
 from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.storage import (
     Json,
@@ -45,6 +46,9 @@ from latent_tokens.storage import (
 )
 from latent_tokens.tasks import Language, Text, described, description
 from latent_tokens.tasks.text.task import text_described
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig
 
 RESULTS = "results.jsonl"
 GENERATION = "generation_config.json"
@@ -74,6 +78,7 @@ def export_model(
     license: str | None = None,
     name: str | None = None,
     task: Language | None = None,
+    generation_config: GenerationConfig | Literal["keep"] | None = "keep",
 ) -> None:
     """Write a model directory with its card, README.md, and a tokenizer. transformers opens it too.
 
@@ -88,15 +93,21 @@ def export_model(
         license: the license that the card names, as spelled on the hub. None names no license.
         name: the name of the model on the card.
         task: the task that it learned, with the words of the tokenizer. None: that of its directory.
+        generation_config: the settings of `generate` of transformers. "keep": those of the
+            directory that the network was read from. None: none.
 
     Raises:
-        ValueError: the network has no method or has an adapter, or the directory that it was read
-            from is missing.
+        ValueError: the network has no method or has an adapter, the directory that it was read
+            from is missing, or `folder` is that of a run.
 
     Example:
         export_model(net, "models/six", dtype=torch.bfloat16)
     """
     inner: Any = unwrap(net)
+    folder = Path(folder)
+    if any(folder.glob("state-*.safetensors")):
+        problem = "has the checkpoints of a run, which could not be resumed afterwards"
+        raise ValueError(f"{folder}: {problem}. Choose another directory.")
     if not (is_transformer(inner) or isinstance(inner, HuggingFaceDenoiser)):
         if license is not None:
             refuse(f"license={license}", "a network of your own has no card", "license=None")
@@ -108,13 +119,20 @@ def export_model(
         fix = "Save the adapter by itself, or call merge_and_unload() first"
         raise ValueError(f"net={type(inner).__name__}: has a LoRA adapter of peft. {fix}.")
     net = inner
-    folder = Path(folder)
     settings, files, rows = carried_over(net)
+    if task is not None and "task" not in settings:
+        settings |= {"task": description(task), "name": name_of(net.method)}
+        files |= task.files() if isinstance(task, Text) else {}
     files |= tokenizer_of(net, settings, task)
+    if not isinstance(generation_config, str):
+        files.pop(GENERATION, None)
+        if generation_config is not None:
+            files[GENERATION] = generation_config.to_json_string().encode()
     if RESULTS not in files and (folder / RESULTS).exists():
         files[RESULTS] = b""  # the rows are those of an earlier model in this directory
+    written = {*files}
     if isinstance(net, HuggingFaceDenoiser):
-        write_for_transformers(net, folder, settings, files, dtype)
+        written |= write_for_transformers(net, folder, settings, files, dtype)
     else:
         # The fingerprint is that of the weights as they are stored.
         stored = deepcopy(net).to("cpu", dtype).float().eval()
@@ -123,8 +141,8 @@ def export_model(
         settings = {**settings, "fingerprint": network_fingerprint(stored), **entries}
         files[f"{MODULE}.py"] = CODE.encode()
         directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
-        if net.folder is None or net.folder != folder.absolute():
-            (folder / GENERATION).unlink(missing_ok=True)  # of an earlier model in this directory
+    for other in {*TOKENIZER_FILES, GENERATION} - written:  # of an earlier model in this directory
+        (folder / other).unlink(missing_ok=True)
     write_card(folder, rows, license=license, name=name)
 
 
@@ -137,6 +155,7 @@ def push_to_hub(
     private: bool | None = None,
     token: str | bool | None = None,
     task: Language | None = None,
+    generation_config: GenerationConfig | Literal["keep"] | None = "keep",
     **upload: Any,
 ) -> str:
     """Save a model as OWNER/NAME on the Hugging Face Hub in one commit, and return its address.
@@ -144,7 +163,7 @@ def push_to_hub(
     Args:
         net: the network, with its method.
         name: OWNER/NAME on the hub.
-        dtype, license, task: as those of `export_model`.
+        dtype, license, task, generation_config: as those of `export_model`.
         private, token: as `HfApi` of huggingface_hub has them.
         **upload: settings of its `upload_folder`, such as commit_message, revision and create_pr.
 
@@ -156,7 +175,10 @@ def push_to_hub(
     api = HfApi(token=token)
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) / name.rpartition("/")[2]
-        export_model(net, folder, dtype=dtype, license=license, name=name, task=task)
+        export_model(
+            net, folder, dtype=dtype, license=license, name=name, task=task,
+            generation_config=generation_config,
+        )  # fmt: skip
         address = api.upload_folder(
             repo_id=api.create_repo(name, private=private, exist_ok=True).repo_id,
             folder_path=folder,
@@ -171,10 +193,10 @@ def write_for_transformers(
     about: Mapping[str, Json],
     beside: Mapping[str, bytes],
     dtype: torch.dtype | None,
-) -> None:
+) -> set[str]:
     """Write the weights, with an adapter merged, and one config.json for transformers and this package.
 
-    `about`, `beside` and `dtype` are those of `hf.directory.save_pretrained`.
+    Return the names of the files. `about`, `beside` and `dtype` are those of `hf.directory.save_pretrained`.
     """
     ours = describe(net)
     entry = cast(dict[str, Json], ours["model"])
@@ -192,6 +214,7 @@ def write_for_transformers(
     config = {**of_transformers(json.loads(files.pop("config.json"))), **ours, **about}
     files = {**files, **beside, "config.json": json_bytes(config)}
     write_atomic({folder / name: content for name, content in files.items()})
+    return {*files}
 
 
 def tokenizer_of(
@@ -240,6 +263,8 @@ def carried_over(
         text = text_described(settings["task"], folder)
         settings["task"] = description(text)
         files |= text.files()
+    if (folder / GENERATION).is_file():
+        files[GENERATION] = (folder / GENERATION).read_bytes()
 
     # Training and results are those of the stored weights and method. A run may have been extended.
     has_method = method_from(config["method"]) == net.method
@@ -252,7 +277,10 @@ def carried_over(
     if is_bundled:
         model = (settings["task"]["name"], settings["name"])
         rows = [row for row in rows if (row["task"], row["method"]) == model]
-    steps = settings.get("training", {}).get("steps")
+    planned = settings.get("training", {}).get("steps")
+    steps = trained_run(net).get("train_steps")
+    if steps != planned:
+        settings["trained_steps"] = steps  # metrics.jsonl is not carried over
     rows = [row for row in rows if row.get("train_steps", steps) == steps]
     if rows:
         files[RESULTS] = "".join(json.dumps(row) + "\n" for row in rows).encode()

@@ -186,15 +186,13 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             weights = {name.removeprefix(PREFIX): weight for name, weight in state_dict.items()}
             net = deepcopy(net)
             net.load_state_dict(weights)
-        export_model(net, save_directory, dtype=dtype, license=license)
-        if self.generation_config is not None:
-            self.generation_config.save_pretrained(save_directory)
-        else:
-            (Path(save_directory) / GENERATION).unlink(missing_ok=True)  # also of the model itself
+        own = self.generation_config
+        export_model(net, save_directory, dtype=dtype, license=license, generation_config=own)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:  # type: ignore[override]
         """Upload the model as OWNER/NAME, as `latent_tokens.push_to_hub` does, and return its address."""
-        return push_to_hub(self.net, repo_id, **options)
+        settings = {"generation_config": self.generation_config, **options}
+        return push_to_hub(self.net, repo_id, **settings)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the embedding of tokens and MASK."""

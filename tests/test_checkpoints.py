@@ -242,6 +242,7 @@ def test_wrong_import_gets_one_line_and_writes_nothing(file, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for source, options, message in (
         ("nowhere.ckpt", [], "not found. Name a file, a directory, or a model"),
+        (file, ["--method", "block-mdm"], "--method block-mdm: must be mdm, scdm, esolm or block-mdm-N"),
         (tmp_path / "empty", [], "config.json is missing"),
         (file, ["--tokenizer", "bytes"], "--tokenizer bytes: has 257 tokens, and the checkpoint has 20"),
     ):

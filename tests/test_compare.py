@@ -91,6 +91,7 @@ def test_refused(tmp_path, capsys):
     for first, second, parts in [
         ([row(right)], [row(right, seed=1)], ("[0] and [1]", "no seed")),
         ([row(right), row(right)], [row(right)], ("two rows", "training seed 0")),
+        ([row(right), row(right, run="b")], [row(right)], (", run None and b: two rows of training seed 0",)),
         ([row(right)], [row(right[:100])], ("num_samples", "same problems")),
         ([row(right)], [row(right, task="sudoku-6")], ("task", "same problems")),
         ([row(right)], [{k: v for k, v in row(right).items() if k != "outcomes"}], ("no outcome",)),

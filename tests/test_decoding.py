@@ -239,6 +239,10 @@ def test_noise_of_zero_probability_is_finite(pico):
     assert [step.chosen.item() for step in steps] == [step.candidates[0][0] for step in steps]
 
 
+def test_no_latent_policy_is_the_nearest():
+    assert lt.Decoding(latent_policy=None) == lt.Decoding(latent_policy="nearest") == lt.Decoding()
+
+
 def test_row_has_the_noise_only_if_set(nano):
     nano.method = lt.METHODS["mdm"]
     rows = [
@@ -247,5 +251,6 @@ def test_row_has_the_noise_only_if_set(nano):
     ]
     assert [row.get("confidence_noise") for row in rows] == [9, None]
     table = str(ResultTable(rows, "title"))
+    assert str(ResultTable([], "title")) == "title"  # of a rank that measures nothing
     assert "top-prob, noise 9 " in table
     assert "top-prob " in table

@@ -321,6 +321,16 @@ def test_padding_stays_and_rows_of_any_length_are_filled(model_of):
     assert (sequences[~inside] == 77).all()
 
 
+def test_relevant_latent_tokens_are_of_the_task_with_its_settings(pico, tmp_path):
+    task = replace(lt.TASKS["countdown-3"], padding="paper")
+    net = lt.Transformer(pico.size, task.vocab_size, task.length)
+    net.method = lt.METHODS["scdm"]
+    export_model(net, tmp_path, task=task)
+    model = AutoModelForMaskedLM.from_pretrained(tmp_path)
+    ids = torch.full((1, task.length), task.vocab_size)
+    assert model.generate(ids, latents=2, latent_policy="relevant").sequences.shape == ids.shape
+
+
 def test_every_step_is_passed_on(model_of):
     model, steps = model_of("scdm"), []
     ids = boards(4)

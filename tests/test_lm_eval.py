@@ -350,6 +350,9 @@ def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_n
             answers_of(lm, *request)
     with refused("this model has no chat template"):
         lm.apply_chat_template([{"role": "user", "content": "a"}])
+    tiny_model("llama").save_pretrained(tmp_path / "llama")
+    with refused("llama: has no tokenizer that can be read ("):
+        lm_class(tmp_path / "llama")
     tiny_model("bert").save_pretrained(tmp_path)
     tokenizer_of().save_pretrained(tmp_path)
     with refused("is a masked language model, which does not predict the next token. Train it first"):

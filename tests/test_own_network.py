@@ -124,6 +124,22 @@ def test_weights_are_not_read_into_a_network_that_means_another(whole):
             lt.from_pretrained("sudoku-6-scdm", net=lt.Transformer(**{**six, **settings}))
 
 
+def test_a_longer_input_is_checked_again(whole):
+    """Its positions are 16."""
+    net = lt.from_pretrained(whole, net=tied())
+    del net.max_length
+    known = torch.zeros(1, 20, dtype=torch.bool)
+    for length in (16, 20, 20):
+        call = partial(
+            lt.generate, net, net.method, known[:, :length].long(), known[:, :length], lt.Decoding(1)
+        )
+        if length == 16:
+            call()
+        else:
+            with refused("net=Tied: ", "Enlarge its embeddings"):
+                call()
+
+
 class Counted(Tied):
     """A network with indices beside its weights."""
 

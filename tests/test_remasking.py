@@ -187,6 +187,11 @@ def test_a_rule_of_your_own_reads_what_it_needs(nano):
         replace_method(nano, "mdm"), lt.TASKS["sudoku-4"], num_samples=2, candidates=1, remask=after_half
     )
     assert (row["remask"], row["forward_passes"]) == ("after_half", LENGTH + 8)
+    model = lt.load("sudoku-6-mdm")
+    boards = model.generate(num_samples=2, candidates=1, remask=after_half, extra_passes=3)
+    assert boards.forward_passes == 36 + 3
+    with refused("remask=0.1: must be a function. Use remask_below=0.2"):
+        model.generate(remask=0.1)
 
 
 def replace_method(net, name):

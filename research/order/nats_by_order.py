@@ -33,7 +33,7 @@ def cells(orders: Any) -> Iterator[Cell]:
 
 
 def measure(cell: Cell, order: list[int] | None, folder: Path, seed: int) -> None:
-    """Append the mean nats of new boards along an order, or along a random one per board (None)."""
+    """Append the mean nats of boards of seed 1 along an order, or along a random one per board (None)."""
     torch.set_num_threads(1)
     model = lt.load(folder)
     tokens, known, lengths = lt.as_tensors(model.task.generate(BOARDS, 1))

@@ -163,7 +163,7 @@ def complete_examples(task: Language, prompt: Prompt) -> Examples | None:
     return None
 
 
-FOR_SAMPLING = ("num_samples", "select", *(f.name for f in fields(SamplingConfig)))
+FOR_SAMPLING = ("num_samples", "select", "remask", *(f.name for f in fields(SamplingConfig)))
 OF_LIKELIHOOD = ("order", "latents", "latent_policy", "seed", "off_distribution")
 
 

@@ -89,7 +89,7 @@ class ResultTable:
     title: str
 
     def __str__(self) -> str:
-        return str(table(self.rows, self.title))
+        return str(table(self.rows, self.title)) if self.rows else self.title
 
     def __len__(self) -> int:
         return len(self.rows)

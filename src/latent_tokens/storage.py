@@ -116,6 +116,9 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         Path(lock.lock_file).touch()  # raises where acquire would try again without end
         lock.acquire()
+        if target.is_dir() and any(target.iterdir()):
+            problem = "was written by another process meanwhile"
+            raise ValueError(f"{folder}: {problem}. Use it, or choose another directory.")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
         yield unfinished

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from latent_tokens.tasks.text.tokenizer import Bytes, Learned
 
 DEFAULT_LENGTH = 1_024  # tokens
+IMPORTED_METHODS = re.compile(r"mdm|scdm|esolm|block-mdm-\d+")
 WITHOUT_TOKENIZER = (
     "without a tokenizer it cannot generate text: "
     "add --tokenizer gpt2, or a directory with a tokenizer"
@@ -46,8 +48,8 @@ class Import:
     weights: Literal["ema", "raw"] | None = None
     """Weights of a .ckpt to take. ema: the moving average, which the authors evaluate.
     raw: the last weights. Default: ema."""
-    method: Literal["mdm", "scdm", "esolm"] | None = None
-    """Method of the model. Default: as its own settings state."""
+    method: str | None = None
+    """Method of the model: mdm, scdm, esolm or block-mdm-N. Default: as its own settings state."""
     tokenizer: str | None = None
     """Tokenizer of the model, needed to generate text. A tokenizer.json, a directory with one,
     or a name on the Hugging Face Hub, such as gpt2. Default: the
@@ -81,6 +83,8 @@ def run_import(command: Import) -> int:
                 "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
             )
             raise ValueError(f"{option}={value}: is for {suited}. Leave it out.")
+    if not IMPORTED_METHODS.fullmatch(command.method or "mdm"):
+        raise ValueError(f"method={command.method}: must be mdm, scdm, esolm or block-mdm-N.")
     convert = import_directory if is_published else import_lightning
     if not convert(command, source):
         print(WITHOUT_TOKENIZER)

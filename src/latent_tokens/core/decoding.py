@@ -250,6 +250,8 @@ def resolve_names(decoding: Decoding) -> None:
         for name in values.keys() - {"order"}:
             if getattr(decoding, name) not in (None, values[name], order):
                 refuse(f"order={order} with {name}", f"it sets {name}", "one of the two")
+    if decoding.latent_policy is None:
+        values["latent_policy"] = nearest
     for name, known in (("confidence", CONFIDENCES), ("latent_policy", POLICIES)):
         if isinstance(getattr(decoding, name), str):
             values.setdefault(name, known[getattr(decoding, name)])
@@ -272,8 +274,9 @@ def check_selection(decoding: Decoding) -> None:
     if isinstance(k, int) and isinstance(step, int) and 1 < k < step:
         problem = "a step decodes at most its candidates"
         refuse(f"tokens_per_step={step} with candidates={k}", problem, f"candidates={step}")
-    if decoding.confidence_noise and k == 1:
-        refuse(f"{noise} with candidates=1", "one candidate leaves no choice", "candidates=8")
+    ruled = setting_of(rule) if isinstance(rule, tuple(RULES.values())) else ""
+    if k == 1 and (setting := noise if decoding.confidence_noise else ruled):
+        refuse(f"{setting} with candidates=1", "one candidate leaves no choice", "candidates=8")
 
 
 def order_of(method: Method, decoding: Decoding) -> Order:

@@ -27,7 +27,7 @@ from latent_tokens.core.decoding import (
 from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, exclude_mask_token
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import block_of, check_blocks, is_permutation
+from latent_tokens.core.order import block_of, check_blocks, is_permutation, left_to_right
 from latent_tokens.core.policies import LatentPolicy, choose_latents, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Counts, PlannedStep, Streams
@@ -221,7 +221,8 @@ def check(
     block = block_of(method.attention)
     if block is not None:
         check_blocks(order, num_known, lengths, block)
-    if method.is_left_to_right and (order != rank)[rank < lengths[:, None]].any():
+    is_used = rank < lengths[:, None]
+    if method.is_left_to_right and (order != left_to_right(known))[is_used].any():
         fix = "order=left_to_right, or esolm, scdm or mdm"
         refuse("order", "this method decodes from left to right", fix)
     check_num_latents(method, latents, off_distribution)

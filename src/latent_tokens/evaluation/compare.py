@@ -16,6 +16,11 @@ from latent_tokens.evaluation.report import decoding_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 
 SAME = ("task", "metric", "num_samples", "seed", "problems_sha256")
+# Settings by which rows of one method, order, n and k can differ
+APART = (
+    "task", "run", "size", "train_steps", "num_samples", "seed", "precision", "temperature", "top_p",
+    "latent_policy", "problems", "device",
+)  # fmt: skip
 """What two rows of the same problems share."""
 
 
@@ -125,6 +130,9 @@ def by_train_seed(rows: Iterable[Row]) -> dict[int, Row]:
         other = found.setdefault(seed, row)
         if other is not row:
             both = f"{setting_in_words(other)} and {setting_in_words(row)}"
+            differing = (name for name in APART if other.get(name) != row.get(name))
+            if (name := next(differing, None)) is not None:
+                both += f", {name} {other.get(name)} and {row.get(name)}"
             refuse(
                 both, f"two rows of training seed {seed} on one side", "one row per seed and side"
             )

@@ -309,7 +309,7 @@ DRAWN_KEYS = ("task", "method", "order", "latents", "candidates", "metric", "ci9
 def results(*runs: str | Path, metric: str | None = None) -> DataFrame:
     """Return the results of several runs as a pandas DataFrame, one row per measurement.
 
-    The row of a repeated measurement is the last one.
+    Rows that differ in times and versions only are one measurement, of which the last one stays.
 
     Columns are the entries of results.jsonl that are numbers or texts, with these differences:
 
@@ -364,7 +364,7 @@ def found_files(runs: Paths) -> list[Path]:
 
 
 def latest_rows(file: Path) -> list[Row]:
-    """Return the rows of a file. The row of a repeated measurement is the last one."""
+    """Return the rows of a file, the last one of those that differ in times and versions only."""
     return list({measurement_key(row): row for row in read_results(file, DRAWN_KEYS)}.values())
 
 

@@ -79,15 +79,16 @@ def split_functions(settings: Mapping[str, object]) -> tuple[dict[str, Any], dic
     """Return (the settings by name, those that are functions for a field of `Decoding`).
 
     Raises:
-        ValueError: a rule of selection is no function.
+        ValueError: a rule of selection or of remasking is no function.
     """
     fields_of = {field.name for field in fields(Decoding)} | {"tokens_per_step"}
     functions: dict[str, Any] = {
         name: value for name, value in settings.items() if name in fields_of and callable(value)
     }
     named = {name: value for name, value in settings.items() if name not in functions}
-    if "select" in named:
-        raise ValueError(f"select={named['select']}: must be a function. Use threshold=0.9.")
+    for name, fix in (("select", "threshold=0.9"), ("remask", "remask_below=0.2")):
+        if name in named:
+            raise ValueError(f"{name}={named[name]}: must be a function. Use {fix}.")
     return named, functions
 
 

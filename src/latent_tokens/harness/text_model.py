@@ -15,6 +15,7 @@ from torch import nn
 
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_attributes, check_fits, learned_text
+from latent_tokens.checks import first_line
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.data.dialogues import chat_tokenizer
@@ -246,5 +247,9 @@ def open_autoregressive(folder: Path) -> tuple[nn.Module, PreTrainedTokenizerBas
         problem = "is a masked language model, which does not predict the next token"
         fix = f"Train it first (latent-tokens train text METHOD --from {folder})"
         raise ValueError(f"{folder}: {problem}. {fix}.")
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except (ValueError, OSError) as error:
+        problem = f"has no tokenizer that can be read ({first_line(error)})"
+        raise ValueError(f"{folder}: {problem}. Save its tokenizer there, too.") from None
     return HuggingFaceDenoiser(model, None, readout="shifted").eval(), tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +40,7 @@ from latent_tokens.hub import fetch
 from latent_tokens.keywords import SamplingKeywords
 from latent_tokens.network.fast import generate
 from latent_tokens.network.transformer import Transformer, widened
-from latent_tokens.tasks import TASKS, Language, Text
+from latent_tokens.tasks import Language, Text, described
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
 IGNORED_BY_GENERATE = {
@@ -289,7 +290,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
         stored = self.generation_config if generation_config is None else generation_config
         given: dict[str, Any] = {} if stored is None else settings_of_generation(stored)
         config = changed(SamplingConfig(), {**given, **settings})
-        net, task = self.net, known_task(self.config)
+        net, task = self.net, known_task(self.config, self.net.folder)
         decoding = decoding_with_policy(net, net.method, task, config)
         return decode_masked(net, input_ids, attention_mask, decoding, config.seed, on_step)
 
@@ -322,10 +323,12 @@ AutoModel.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
 AutoModelForMaskedLM.register(LatentTokensConfig, LatentTokensForMaskedLM, exist_ok=True)
 
 
-def known_task(config: PretrainedConfig) -> Language:
-    """Return the task whose decoding defaults a model has, or None for a task of another package."""
-    name = str((getattr(config, "task", None) or {}).get("name"))
-    return Text() if name == Text.name else cast(Language, TASKS.get(name))
+def known_task(config: PretrainedConfig, folder: Path | None) -> Language:
+    """Return the task that a model has learned, or None for a task of another package."""
+    entries = getattr(config, "task", None) or {}
+    with suppress(ValueError):
+        return Text() if entries.get("name") == Text.name else described(entries, folder)
+    return cast(Language, None)
 
 
 def attended_slots(

@@ -30,7 +30,7 @@ LOWEST = -1e4  # stands for a logit of minus infinity
 NOISE = 0.1  # standard deviation, on weights that may be zero before training
 HUGGING_FACE_MASK = "attention_mask=mask[:, None] in Hugging Face"
 
-PASSED: WeakValueDictionary[tuple[int, Method], Denoiser] = WeakValueDictionary()
+PASSED: WeakValueDictionary[tuple[int, Method, int], Denoiser] = WeakValueDictionary()
 """Networks that `check_once` has checked, by id and method, as long as they exist."""
 
 
@@ -319,12 +319,12 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
 
 
 def check_once(net: Denoiser, method: Method, length: int) -> None:
-    """Call `check_network` unless the net is ours, has no weights, or has passed before."""
+    """Call `check_network` unless the net is ours, has no weights, or has passed before with this length."""
     net = unwrap(net)
-    if is_transformer(net) or not modules_of(net) or (id(net), method) in PASSED:
+    if is_transformer(net) or not modules_of(net) or (id(net), method, length) in PASSED:
         return
     check_network(net, method, length, getattr(net, "vocab_size", net.mask_id))
-    PASSED[id(net), method] = net
+    PASSED[id(net), method, length] = net
 
 
 def modules_of(net: Denoiser) -> list[nn.Module]:

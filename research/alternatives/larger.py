@@ -21,7 +21,6 @@ from positions import from_history, losses_of  # noqa: E402
 from tables import Cell, Claim, Line, compared, lines_in, report  # noqa: E402
 
 SEEDS = range(3)
-SAMPLES = 1_000
 LOOPS = (1, 2, 4)  # at inference
 ONE_PASS = "one pass"
 EQUAL_STEPS = ", equal steps"
@@ -36,16 +35,17 @@ class Setting(NamedTuple):
     num_train: int
     steps: int  # of a plain network
     training: dict[str, Any]
+    num_samples: int  # per row and seed
     decodings: dict[str, dict[str, Any]]
 
 
 TASKS = {
     ZEBRA.task: Setting(
-        *(ZEBRA.num_train, ZEBRA.steps, ZEBRA.training),
+        *(ZEBRA.num_train, ZEBRA.steps, ZEBRA.training, 1_000),
         {"top_prob": {"candidates": ZEBRA.candidates}, "uniform": {"order": "uniform"}},
     ),
     BOARDS: Setting(
-        *(500_000, 4_000, {"batch_size": 128, "lr": 2.5e-3, "warmup": 300}),
+        *(500_000, 4_000, {"batch_size": 128, "lr": 2.5e-3, "warmup": 300}, 300),
         {
             "entropy": {"order": "entropy", "candidates": "growing"},
             "top_prob": {"candidates": 8},
@@ -113,8 +113,8 @@ def measure(runs: Path, path: Path = HERE / "larger.jsonl") -> None:
             net = lt.from_pretrained(folder, net=build(lt.TASKS[name], cell, seed))
             if isinstance(net, Looped):
                 net.loops = int(str(cell.variant).split()[0])
-            decoding = TASKS[name].decodings[cell.order]
-            (row,) = lt.evaluate(net, name, num_samples=SAMPLES, seed=seed, **decoding)
+            decoding = {"num_samples": TASKS[name].num_samples, **TASKS[name].decodings[cell.order]}
+            (row,) = lt.evaluate(net, name, seed=seed, **decoding)
             entries = {"cell": cell._asdict(), "train_seed": seed, "validation_losses": losses_of(folder)}
             append_result(path, {**row, **entries, "train_steps": steps_of(cell)})
 

@@ -106,7 +106,7 @@ def example_record(puzzle_set: PuzzleSet) -> dict[str, Any]:
     return {
         "model": model.name,
         "sha256": sha256_of(BUNDLED / model.name / "model.safetensors"),
-        "puzzles": puzzle_set.num_puzzles,
+        "puzzles": len(problems),
         "givens": puzzle_set.num_givens,
         "candidates": puzzle_set.candidates,
         "seed": SEED,

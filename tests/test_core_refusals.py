@@ -118,7 +118,7 @@ DECODING_ROWS = [
     (decoding_with(select=FixedCount(4), candidates=2), "tokens_per_step=4", "candidates=4"),
     (decoding_with(candidates=1, confidence_noise=1), "confidence_noise=1", "candidates=8"),
     (decoding_with(candidates=1, threshold=0.9), "threshold=0.9 with candidates=1", "candidates=8"),
-    (decoding_with(order="uniform", factor=1.0), "factor=1.0 with candidates=1", "candidates=8"),
+    (decoding_with(order="uniform", factor=1.0), "factor=1.0 with candidates=1", "order=top_prob"),
     (decoding_with(threshold=0.9, factor=1.0), "threshold=0.9 and factor=1.0", "one of them"),
     (decoding_with(threshold=0.9, confidence_noise=1), "confidence_noise=1", "leave one"),
     (decoding_with(threshold=0.9, tokens_per_step=lt.equal_parts(2)), "tokens_per_step", "leave one"),

@@ -17,7 +17,7 @@ from helpers.documentation import ROOT
 from helpers.hub import serving
 from helpers.refusals import refused
 from helpers.runs import tiny_run
-from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained, load
+from latent_tokens import METHODS, EvalConfig, evaluate, fit, from_pretrained, load, save_pretrained
 from latent_tokens.checkpoints.files import BUNDLED, bundled_names, find, tensors_sha256
 from latent_tokens.evaluation.rows import read_results, trained_run
 from latent_tokens.hf.export import MODULE, RESULTS, export_model
@@ -155,14 +155,16 @@ def test_a_saved_model_carries_all_that_its_run_says(run, tmp_path):
     export_model(from_pretrained(tmp_path / "four"), tmp_path / "stopped")  # after 3 of 4 steps
     stopped = from_pretrained(tmp_path / "stopped")
     assert trained_run(stopped)["train_steps"] == 3
+    assert '"trained_steps": 3' in (stopped.folder / CARD).read_text()
     assert read_results(tmp_path / "stopped" / RESULTS) == [row]
     export_model(stopped, stopped.folder)
     assert read_results(tmp_path / "stopped" / RESULTS) == [row]
     append_line(tmp_path / "four/metrics.jsonl", {"step": 4, "validation_loss": 1.0})
     export_model(from_pretrained(tmp_path / "four"), tmp_path / "extended")
     assert "None were measured" in (tmp_path / "extended" / CARD).read_text()
-    with refused("four: has the checkpoints of a run, which could not be resumed"):
-        export_model(stopped, tmp_path / "four")
+    for save in (export_model, save_pretrained):
+        with refused("four: is the directory of a run, which could not be resumed"):
+            save(stopped, tmp_path / "four")
     given, again = (
         {file.name: file.read_bytes() for file in (tmp_path / folder).iterdir() if file.name != CARD}
         for folder in ("given", "again")

@@ -245,6 +245,22 @@ def test_exported_model_is_not_taken_for_a_published_one(tmp_path, capsys):
         refused_command(capsys, ["import", source, tmp_path / "out"], problem)
 
 
+def test_generation_config_of_a_language_model_is_its_own_or_none(tmp_path):
+    net = HuggingFaceDenoiser(tiny_model("qwen2"), None)
+    net.method = METHODS["esolm"]
+    net.model.generation_config.max_new_tokens = 7
+    export_model(net, tmp_path)
+    again = from_pretrained(tmp_path)
+    again.model.generation_config.max_new_tokens = 9
+    export_model(again, tmp_path)
+    file = tmp_path / "generation_config.json"
+    assert json.loads(file.read_text())["max_new_tokens"] == 9
+    export_model(again, tmp_path, generation_config=None)
+    assert not file.exists()
+    with refused("generation_config=none: must be one of keep"):
+        export_model(again, tmp_path, generation_config="none")
+
+
 # Directories of transformers that are not published masked diffusion models.
 
 

@@ -13,6 +13,7 @@ from helpers.own_network import Tied
 from helpers.refusals import refused
 from helpers.runs import checkpoints, description, stop_at, tiny_run
 from latent_tokens.checkpoints.files import tensors_sha256
+from latent_tokens.hf.export import export_model
 from latent_tokens.training.checkpoint import saved_states
 
 TASK = lt.TASKS["sudoku-4"]
@@ -138,6 +139,16 @@ def test_a_longer_input_is_checked_again(whole):
         else:
             with refused("net=Tied: ", "Enlarge its embeddings"):
                 call()
+
+
+def test_an_own_network_leaves_nothing_of_the_model_that_it_replaces(tmp_path):
+    export_model(lt.from_pretrained("sudoku-6-scdm"), tmp_path)
+    net = tied()
+    net.method, net.vocab_size, net.max_length = lt.METHODS["scdm"], 4, 16
+    with refused("generation_config: transformers does not open a network of your own"):
+        export_model(net, tmp_path, generation_config=None)
+    export_model(net, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
 
 
 class Counted(Tied):

@@ -96,7 +96,11 @@ def check_int(name: str, value: object, least: int, most: int | None = None) -> 
     if not is_whole(value, least) or (most is not None and cast(int, value) > most):
         limit = "below 2^63" if most is None else f"at most {most:,}"
         problem = f"must be a whole number from {least}, {limit}"
-        if hasattr(value, "__index__") and not isinstance(value, int):
+        if (
+            hasattr(value, "__index__")
+            and not isinstance(value, int)
+            and not getattr(value, "ndim", 0)
+        ):
             problem = f"must be an int of Python. Use int({name})."
         raise ValueError(f"{name}={value!r}: {problem}")
 

@@ -135,6 +135,7 @@ def watched(model: LoadedModel, count: int) -> tuple[list[TraceRecord], str]:
     problems = puzzles(cast(Sudoku, model.task), count, GIVENS, WATCHED_SEED)
     numbers: Latents = (0, "all")
     settings = [SamplingConfig(n, CANDIDATES, seed=WATCHED_SEED) for n in numbers]
+    count = len(problems)
     with progress(f"comparing n = 0 and n = all on {count} puzzles", 2 * count) as advance:
         without, with_all = (solved(model, problems, setting, advance) for setting in settings)
     gained = with_all & ~without

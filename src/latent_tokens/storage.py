@@ -101,6 +101,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
 
     Raises:
         OSError: `folder` cannot be written. Nothing of it is left.
+        ValueError: `folder` is not empty, as after another process wrote it.
 
     Example:
         with atomic_directory(Path("data/four")) as unfinished:
@@ -117,7 +118,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         Path(lock.lock_file).touch()  # raises where acquire would try again without end
         lock.acquire()
         if target.is_dir() and any(target.iterdir()):
-            problem = "was written by another process meanwhile"
+            problem = "is not empty. Another process wrote it meanwhile"
             raise ValueError(f"{folder}: {problem}. Use it, or choose another directory.")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from latent_tokens.tasks.text.tokenizer import Bytes, Learned
 
 DEFAULT_LENGTH = 1_024  # tokens
-IMPORTED_METHODS = re.compile(r"mdm|scdm|esolm|block-mdm-\d+")
+IMPORTED_METHODS = re.compile(r"mdm|scdm|esolm|block-mdm-[1-9]\d*")
 WITHOUT_TOKENIZER = (
     "without a tokenizer it cannot generate text: "
     "add --tokenizer gpt2, or a directory with a tokenizer"
@@ -67,6 +67,8 @@ def run_import(command: Import) -> int:
     from latent_tokens.hf.reading import MODEL_TYPES
 
     check_out(command.out)
+    if not IMPORTED_METHODS.fullmatch(command.method or "mdm"):
+        raise ValueError(f"method={command.method}: must be mdm, scdm, esolm or block-mdm-N.")
     source = fetch_source(command.source)
     kind = kind_of(source)
     if kind == "model":
@@ -83,8 +85,6 @@ def run_import(command: Import) -> int:
                 "Eso-LM and MDLM checkpoints" if is_published else "a directory of transformers"
             )
             raise ValueError(f"{option}={value}: is for {suited}. Leave it out.")
-    if not IMPORTED_METHODS.fullmatch(command.method or "mdm"):
-        raise ValueError(f"method={command.method}: must be mdm, scdm, esolm or block-mdm-N.")
     convert = import_directory if is_published else import_lightning
     if not convert(command, source):
         print(WITHOUT_TOKENIZER)

@@ -276,7 +276,8 @@ def check_selection(decoding: Decoding) -> None:
         refuse(f"tokens_per_step={step} with candidates={k}", problem, f"candidates={step}")
     ruled = setting_of(rule) if isinstance(rule, tuple(RULES.values())) else ""
     if k == 1 and (setting := noise if decoding.confidence_noise else ruled):
-        refuse(f"{setting} with candidates=1", "one candidate leaves no choice", "candidates=8")
+        fix = "order=top_prob" if decoding.order is ORDERS["uniform"] else "candidates=8"
+        refuse(f"{setting} with candidates=1", "one candidate leaves no choice", fix)
 
 
 def order_of(method: Method, decoding: Decoding) -> Order:

@@ -74,7 +74,6 @@ def make_data(config: DataConfig, report: Report = lambda num_examples: None) ->
     if config.task == Text.name:
         write = write_dialogues if has_dialogues(config) else write_documents
     with atomic_directory(config.folder) as folder:
-        check_out(config.folder)  # again: another process may have made it meanwhile
         manifest = {"format": FORMAT, **write(config, folder, report), "made_with": provenance()}
         write_atomic({folder / "manifest.json": json_bytes(manifest)})
     return config.folder

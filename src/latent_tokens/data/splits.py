@@ -38,7 +38,7 @@ class SplitBuilder:
 
     wanted: Mapping[Split, int]  # the number of examples of each split to collect
     apart: set[int] = field(default_factory=set)  # keys of examples to leave out
-    seen: set[int] = field(default_factory=set)  # the keys of all others so far
+    seen: set[int] = field(default_factory=set)  # the keys of all examples so far
     parts: dict[Split, list[Examples]] = field(default_factory=dict)
     counts: dict[Split, int] = field(default_factory=dict)  # of examples that were collected
     tried: int = 0  # numbers of the seed
@@ -66,17 +66,14 @@ class SplitBuilder:
     def add(self, tried: int, examples: Examples, keys: Keys, splits: NDArray[np.int8]) -> int:
         """Add the new ones of the examples of `tried` numbers, and return how many were added."""
         is_new = np.zeros(len(keys), np.bool_)
-        num_apart = 0
         for i, key in enumerate(keys.tolist()):
-            if key in self.apart:
-                num_apart += 1
-            else:
-                is_new[i] = key not in self.seen
-                self.seen.add(key)
+            is_known = key in self.seen
+            is_new[i] = not is_known and key not in self.apart
+            self.kept_out += key in self.apart and not is_known
+            self.repeated += is_known
+            self.seen.add(key)
         self.tried += tried
         self.too_long += tried - len(keys)
-        self.kept_out += num_apart
-        self.repeated += int((~is_new).sum()) - num_apart
         self.recent_tried += tried
         num_added = 0
         for split in self.open:

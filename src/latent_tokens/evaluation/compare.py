@@ -16,12 +16,12 @@ from latent_tokens.evaluation.report import decoding_in_words
 from latent_tokens.evaluation.rows import Row, labeled, metric_of
 
 SAME = ("task", "metric", "num_samples", "seed", "problems_sha256")
+"""What two rows of the same problems share."""
 # Settings by which rows of one method, order, n and k can differ
 APART = (
     "task", "run", "size", "train_steps", "num_samples", "seed", "precision", "temperature", "top_p",
     "latent_policy", "problems", "device",
 )  # fmt: skip
-"""What two rows of the same problems share."""
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,8 @@ def trained_run(net: Denoiser) -> Row:
     folder: Path | None = getattr(net, "folder", None)
     if folder is None:
         return {}
-    described = described_run(folder, read_description(folder, "config.json", "model"))
+    description = read_description(folder, "config.json", "model")
+    described = described_run(folder, description)
 
     # Of a run that was stopped, or is training, config.json has the steps that are planned.
     steps = [
@@ -175,6 +176,8 @@ def trained_run(net: Denoiser) -> Row:
     ]
     if steps and "train_steps" in described:
         described["train_steps"] = min(described["train_steps"], steps[-1])
+    elif "trained_steps" in description:
+        described["train_steps"] = description["trained_steps"]
     return described
 
 
@@ -183,7 +186,6 @@ def described_run(folder: Path, description: Mapping[str, Any]) -> Row:
     training = entries(description, "training")
     values = {"run": folder.absolute().name, "method_name": description.get("name")}
     values |= {key: training.get(name) for key, name in KEYS.items()}
-    values["train_steps"] = description.get("trained_steps", values["train_steps"])
     values["length"] = entries(description, "model").get("max_length")
     return cast(Row, {key: value for key, value in values.items() if value is not None})
 

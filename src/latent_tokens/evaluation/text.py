@@ -252,9 +252,10 @@ def find_evaluator(
         raise ValueError(
             "evaluator=trigrams: learns from held-out text. Name a data set with a validation split."
         )
-    evaluator = Trigrams(held_out.tokens[:LEARNED_FROM], task.vocab_size)
+    learned = held_out.take(slice(LEARNED_FROM))
+    evaluator = Trigrams(learned.tokens, task.vocab_size)
     # Two data sets often have equally many sequences
-    evaluator.name += f" ({fingerprint(held_out)[:8]})"
+    evaluator.name += f" ({fingerprint(learned)[:8]})"
     return evaluator
 
 

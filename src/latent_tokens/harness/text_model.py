@@ -249,7 +249,7 @@ def open_autoregressive(folder: Path) -> tuple[nn.Module, PreTrainedTokenizerBas
         raise ValueError(f"{folder}: {problem}. {fix}.")
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    except (ValueError, OSError) as error:
+    except Exception as error:  # what a corrupt file raises differs
         problem = f"has no tokenizer that can be read ({first_line(error)})"
         raise ValueError(f"{folder}: {problem}. Save its tokenizer there, too.") from None
     return HuggingFaceDenoiser(model, None, readout="shifted").eval(), tokenizer

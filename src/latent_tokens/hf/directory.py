@@ -71,19 +71,30 @@ def save_pretrained(
         beside: other files, by name.
 
     Raises:
-        ValueError: the method is missing or cannot be saved.
+        ValueError: the method is missing or cannot be saved, or the directory is that of a run.
         OSError: the directory cannot be created, or the disk is full.
 
     Example:
         save_pretrained(net, "models/six")
     """
     folder = Path(folder)
+    check_not_run(folder)
     net = cast(nn.Module, unwrap(net))
     config = json_bytes({**describe(net), **(about or {})})
     create_directory(folder)
     weights = weights_bytes(net.state_dict(), dtype)
     files = {**(beside or {}), "model.safetensors": weights, "config.json": config}
     write_atomic({folder / name: content for name, content in files.items()})
+
+
+def check_not_run(folder: Path) -> None:
+    """Raise ValueError if a directory is that of a run, which could not be resumed afterwards."""
+    is_run = (folder / "metrics.jsonl").exists() or any(folder.glob("state-*.safetensors"))
+    if not (is_run or (folder / "model.safetensors").exists()) and kind_of(folder) == "model":
+        is_run = "training" in read_description(folder, "config.json", "model")  # it has begun
+    if is_run:
+        problem = "is the directory of a run, which could not be resumed afterwards"
+        raise ValueError(f"{folder}: {problem}. Choose another directory.")
 
 
 def describe(net: nn.Module) -> dict[str, Json]:
@@ -204,8 +215,8 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     if is_hf_run(config) and config["model"].get("freeze_embeddings"):
         freeze_embeddings(inner)
     weights = folder / "model.safetensors"
-    load_weights(inner, read_tensor_file(weights), weights)
     check_same_function(inner, config["model"], folder)
+    load_weights(inner, read_tensor_file(weights), weights)
     inner.method = method
     inner.folder = folder.absolute()
     return net.eval()
@@ -219,7 +230,8 @@ def check_same_function(net: nn.Module, stored: Entries, folder: Path) -> None:
     sides = [{**entry, "heads": entry.get("size", {}).get("heads")} for entry in (ours, stored)]
     first, second = (json.loads(json_bytes(side)) for side in sides)
     for name in OF_FUNCTION:
-        if first.get(name) != second.get(name):
+        is_stored = name in second or name in OPTIONAL
+        if is_stored and first.get(name) != second.get(name):
             trained = f"{name}={second.get(name)}"
             problem = f"{folder} was trained with {trained}"
             raise ValueError(f"net.{name}={first.get(name)}: {problem}. Use a net with it.")

@@ -23,7 +23,7 @@ from latent_tokens.checkpoints.files import (
     read_tensor_file,
 )
 from latent_tokens.checkpoints.stored_methods import method_from
-from latent_tokens.checks import refuse
+from latent_tokens.checks import check_choice, refuse
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results, trained_run
@@ -31,7 +31,7 @@ from latent_tokens.hf import directory
 from latent_tokens.hf.directory import describe
 from latent_tokens.hf.language_models import HuggingFaceDenoiser, merged
 from latent_tokens.hf.layouts import copied_tokenizer
-from latent_tokens.hf.model_card import write_card
+from latent_tokens.hf.model_card import CARD, write_card
 from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model
 from latent_tokens.hf.tokenizer_files import tokenizer_files
 from latent_tokens.hub import TOKENIZER_FILES
@@ -44,7 +44,7 @@ from latent_tokens.storage import (
     read_description,
     write_atomic,
 )
-from latent_tokens.tasks import Language, Text, described, description
+from latent_tokens.tasks import Language, Text, described, description, is_described
 from latent_tokens.tasks.text.task import text_described
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ GENERATION = "generation_config.json"
 IN_RESULTS = (
     "task", "method", "order", "candidates", "latents", "metric", "ci95", "num_samples", "relative_cost",
 )  # fmt: skip
+OF_A_MODEL = {*TOKENIZER_FILES, GENERATION}
 MODULE = "modeling_latent_tokens"
 INSTALL = ": pip install latent-tokens" if OWNER else ""  # on PyPI with its first release
 CODE = f'''"""The code of this model directory, for transformers: two names of the package latent-tokens."""
@@ -94,7 +95,7 @@ def export_model(
         name: the name of the model on the card.
         task: the task that it learned, with the words of the tokenizer. None: that of its directory.
         generation_config: the settings of `generate` of transformers. "keep": those of the
-            directory that the network was read from. None: none.
+            directory that the network was read from, or of a model of transformers. None: none.
 
     Raises:
         ValueError: the network has no method or has an adapter, the directory that it was read
@@ -105,14 +106,18 @@ def export_model(
     """
     inner: Any = unwrap(net)
     folder = Path(folder)
-    if any(folder.glob("state-*.safetensors")):
-        problem = "has the checkpoints of a run, which could not be resumed afterwards"
-        raise ValueError(f"{folder}: {problem}. Choose another directory.")
+    keeps = isinstance(generation_config, str)
+    if keeps:
+        check_choice("generation_config", generation_config, ("keep",))
     if not (is_transformer(inner) or isinstance(inner, HuggingFaceDenoiser)):
         if license is not None:
             refuse(f"license={license}", "a network of your own has no card", "license=None")
+        if not keeps:
+            problem = "transformers does not open a network of your own"
+            refuse("generation_config", problem, "generation_config='keep'")
         about = {} if task is None else {"task": description(task), "name": name_of(inner.method)}
         directory.save_pretrained(inner, folder, dtype=dtype, about=cast(dict[str, Json], about))
+        remove(folder, {*OF_A_MODEL, RESULTS, CARD, f"{MODULE}.py"})
         return
     # An adapter of `add_lora` is merged.
     if getattr(inner, "adapter", None) is None and has_lora(inner.state_dict()):
@@ -120,30 +125,40 @@ def export_model(
         raise ValueError(f"net={type(inner).__name__}: has a LoRA adapter of peft. {fix}.")
     net = inner
     settings, files, rows = carried_over(net)
-    if task is not None and "task" not in settings:
+    if task is not None and not is_described(task, settings.get("task")):
         settings |= {"task": description(task), "name": name_of(net.method)}
         files |= task.files() if isinstance(task, Text) else {}
     files |= tokenizer_of(net, settings, task)
-    if not isinstance(generation_config, str):
-        files.pop(GENERATION, None)
-        if generation_config is not None:
-            files[GENERATION] = generation_config.to_json_string().encode()
+    if not keeps:
+        own = cast("GenerationConfig | None", generation_config)
+        files[GENERATION] = None if own is None else own.to_json_string().encode()
     if RESULTS not in files and (folder / RESULTS).exists():
         files[RESULTS] = b""  # the rows are those of an earlier model in this directory
-    written = {*files}
     if isinstance(net, HuggingFaceDenoiser):
-        written |= write_for_transformers(net, folder, settings, files, dtype)
+        written = write_for_transformers(net, folder, settings, files, dtype)
     else:
+        beside = present(files)
+        written = {*beside}
         # The fingerprint is that of the weights as they are stored.
         stored = deepcopy(net).to("cpu", dtype).float().eval()
         precision = dtype or net.embedding.weight.dtype
         entries = {**for_transformers(stored), "dtype": str(precision).removeprefix("torch.")}
         settings = {**settings, "fingerprint": network_fingerprint(stored), **entries}
-        files[f"{MODULE}.py"] = CODE.encode()
-        directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=files)
-    for other in {*TOKENIZER_FILES, GENERATION} - written:  # of an earlier model in this directory
-        (folder / other).unlink(missing_ok=True)
+        beside[f"{MODULE}.py"] = CODE.encode()
+        directory.save_pretrained(net, folder, dtype=dtype, about=settings, beside=beside)
+    remove(folder, OF_A_MODEL - written)
     write_card(folder, rows, license=license, name=name)
+
+
+def present(files: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """Return files without those that are None."""
+    return {name: content for name, content in files.items() if content is not None}
+
+
+def remove(folder: Path, names: set[str]) -> None:
+    """Remove what an earlier model left in a directory."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def push_to_hub(
@@ -182,7 +197,11 @@ def push_to_hub(
         address = api.upload_folder(
             repo_id=api.create_repo(name, private=private, exist_ok=True).repo_id,
             folder_path=folder,
-            **{"commit_message": "A model of latent-tokens", **upload},
+            **{
+                "commit_message": "A model of latent-tokens",
+                "delete_patterns": sorted(OF_A_MODEL),  # of an earlier model, if not written again
+                **upload,
+            },
         )
     return str(address)
 
@@ -191,17 +210,19 @@ def write_for_transformers(
     net: HuggingFaceDenoiser,
     folder: Path,
     about: Mapping[str, Json],
-    beside: Mapping[str, bytes],
+    beside: Mapping[str, bytes | None],
     dtype: torch.dtype | None,
 ) -> set[str]:
     """Write the weights, with an adapter merged, and one config.json for transformers and this package.
 
-    Return the names of the files. `about`, `beside` and `dtype` are those of `hf.directory.save_pretrained`.
+    Return the names of the files. A file of None in `beside` is left out. `about`, `beside` and
+    `dtype` are those of `hf.directory.save_pretrained`.
     """
     ours = describe(net)
     entry = cast(dict[str, Json], ours["model"])
     ours["model"] = {name: entry[name] for name in CONFIG_ENTRIES}
 
+    directory.check_not_run(folder)
     # Transformers writes its files beside the final ones, as /tmp can be small.
     model = merged(net)
     cast(nn.Module, model).to(dtype or model.dtype)
@@ -212,7 +233,7 @@ def write_for_transformers(
 
     # Add what this package needs.
     config = {**of_transformers(json.loads(files.pop("config.json"))), **ours, **about}
-    files = {**files, **beside, "config.json": json_bytes(config)}
+    files = present({**files, **beside, "config.json": json_bytes(config)})
     write_atomic({folder / name: content for name, content in files.items()})
     return {*files}
 
@@ -239,7 +260,7 @@ def tokenizer_of(
 
 def carried_over(
     net: Transformer | HuggingFaceDenoiser,
-) -> tuple[dict[str, Any], dict[str, bytes], list[Row]]:
+) -> tuple[dict[str, Any], dict[str, bytes | None], list[Row]]:
     """Read what a saved model takes over from the directory that the network was read from.
 
     Returns:
@@ -258,12 +279,12 @@ def carried_over(
     settings = {name: config[name] for name in OF_THE_RUN if name in config}
 
     # A text model has its tokenizer: the files as they were read.
-    files: dict[str, bytes] = {}
+    files: dict[str, bytes | None] = {}
     if settings.get("task", {}).get("name") == Text.name:
         text = text_described(settings["task"], folder)
         settings["task"] = description(text)
         files |= text.files()
-    if (folder / GENERATION).is_file():
+    if isinstance(net, Transformer) and (folder / GENERATION).is_file():
         files[GENERATION] = (folder / GENERATION).read_bytes()
 
     # Training and results are those of the stored weights and method. A run may have been extended.

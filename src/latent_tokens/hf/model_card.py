@@ -54,7 +54,7 @@ With k > 1, n = 0 leaves k - 1 other candidates in the input."""
 CARD_HEADINGS = (
     "problems", "order", "k", "latents n", "metric", "value", "95% interval", "samples", "tokens",
 )  # fmt: skip
-TRAINING = ("training", "data_sha256", "made_with")  # entries of config.json
+TRAINING = ("training", "trained_steps", "data_sha256", "made_with")  # entries of config.json
 COUNTS = ("num_train", "num_validation")  # settings of examples that are generated
 
 

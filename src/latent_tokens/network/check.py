@@ -30,8 +30,10 @@ LOWEST = -1e4  # stands for a logit of minus infinity
 NOISE = 0.1  # standard deviation, on weights that may be zero before training
 HUGGING_FACE_MASK = "attention_mask=mask[:, None] in Hugging Face"
 
-PASSED: WeakValueDictionary[tuple[int, Method, int], Denoiser] = WeakValueDictionary()
+PASSED: WeakValueDictionary[tuple[int, Method], Denoiser] = WeakValueDictionary()
 """Networks that `check_once` has checked, by id and method, as long as they exist."""
+LONGEST_PASSED: dict[tuple[int, Method], int] = {}
+"""The largest length that each of them was checked with."""
 
 
 @dataclass(frozen=True)
@@ -293,8 +295,8 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
     - the order of slots that the mask does not tell apart does not,
     - other rows of the batch do not.
 
-    `generate` and `evaluate` call it once per method for a network other than `Transformer` that is
-    a torch module, or has one as an attribute.
+    `generate` and `evaluate` call it once per method, and again for longer sequences, for a network
+    other than `Transformer` that is a torch module, or has one as an attribute.
 
     Args:
         net: the network, trained or not.
@@ -319,12 +321,16 @@ def check_network(net: Denoiser, method: Method, length: int, vocab_size: int) -
 
 
 def check_once(net: Denoiser, method: Method, length: int) -> None:
-    """Call `check_network` unless the net is ours, has no weights, or has passed before with this length."""
+    """Call `check_network` unless the net is ours, has no weights, or has passed with such a length."""
     net = unwrap(net)
-    if is_transformer(net) or not modules_of(net) or (id(net), method, length) in PASSED:
+    if is_transformer(net) or not modules_of(net):
+        return
+    key = (id(net), method)
+    if key in PASSED and length <= LONGEST_PASSED[key]:
         return
     check_network(net, method, length, getattr(net, "vocab_size", net.mask_id))
-    PASSED[id(net), method, length] = net
+    PASSED[key] = net
+    LONGEST_PASSED[key] = length
 
 
 def modules_of(net: Denoiser) -> list[nn.Module]:

@@ -137,7 +137,7 @@ def export_model(
     if isinstance(net, HuggingFaceDenoiser):
         written = write_for_transformers(net, folder, settings, files, dtype)
     else:
-        beside = present(files)
+        beside = with_content(files)
         written = {*beside}
         # The fingerprint is that of the weights as they are stored.
         stored = deepcopy(net).to("cpu", dtype).float().eval()
@@ -150,7 +150,7 @@ def export_model(
     write_card(folder, rows, license=license, name=name)
 
 
-def present(files: Mapping[str, bytes | None]) -> dict[str, bytes]:
+def with_content(files: Mapping[str, bytes | None]) -> dict[str, bytes]:
     """Return files without those that are None."""
     return {name: content for name, content in files.items() if content is not None}
 
@@ -233,7 +233,7 @@ def write_for_transformers(
 
     # Add what this package needs.
     config = {**of_transformers(json.loads(files.pop("config.json"))), **ours, **about}
-    files = present({**files, **beside, "config.json": json_bytes(config)})
+    files = with_content({**files, **beside, "config.json": json_bytes(config)})
     write_atomic({folder / name: content for name, content in files.items()})
     return {*files}
 

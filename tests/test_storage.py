@@ -112,7 +112,7 @@ def test_atomic_directory_is_filled_by_one_process_at_a_time(tmp_path):
     first = forked(fill, tmp_path / "data", "first", 0.3)
     while not (tmp_path / ".data.unfinished" / "first").exists():
         time.sleep(0.01)
-    with pytest.raises(ValueError, match="data: is not empty"):
+    with pytest.raises(ValueError, match="data: exists and is not empty"):
         fill(tmp_path / "data", "second", 0)
     assert os.waitpid(first, 0)[1] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

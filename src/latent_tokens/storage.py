@@ -17,6 +17,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from latent_tokens.checks import check_out
+
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
@@ -101,7 +103,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
 
     Raises:
         OSError: `folder` cannot be written. Nothing of it is left.
-        ValueError: `folder` is not empty, as after another process wrote it.
+        ValueError: `folder` is not empty.
 
     Example:
         with atomic_directory(Path("data/four")) as unfinished:
@@ -117,9 +119,7 @@ def atomic_directory(folder: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         Path(lock.lock_file).touch()  # raises where acquire would try again without end
         lock.acquire()
-        if target.is_dir() and any(target.iterdir()):
-            problem = "is not empty. Another process wrote it meanwhile"
-            raise ValueError(f"{folder}: {problem}. Use it, or choose another directory.")
+        check_out(folder)  # another process may have written it meanwhile
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
         yield unfinished

@@ -51,13 +51,12 @@ def weights_bytes(weights: Mapping[str, Tensor], dtype: torch.dtype | None = Non
 
     Only real weights are converted to `dtype`: an index or a counter stays as it is.
     """
-    tensors = {
-        name: tensor.detach()
-        .cpu()
-        .to(dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype)
-        .contiguous()
-        for name, tensor in weights.items()
-    }
+    tensors = {name: tensor.detach().cpu() for name, tensor in weights.items()}
+    if dtype is not None:
+        tensors |= {
+            name: part.to(dtype) for name, part in tensors.items() if part.is_floating_point()
+        }
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     content = save(without_sharing(tensors))
     start = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
     # safetensors writes several entries of metadata in an order that differs between processes.

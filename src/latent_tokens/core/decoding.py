@@ -105,9 +105,8 @@ class Decoding:
     order: Order | str | None = None  # None = the method's own
     # Of the raw logits (D-16, confidence); None = top_prob, and entropy for its bound
     confidence: Confidence | str | None = None
-    latent_policy: LatentPolicy | str | None = (
-        nearest  # which masked tokens are the n, and in what order
-    )
+    # Which masked tokens are the n, and in what order
+    latent_policy: LatentPolicy | str | None = nearest
     refresh: bool = True  # reshuffle after each step (D-14, schedule refresh); False is Algorithm 5
     temperature: float | int = 1.0  # 0 = argmax
     # A temperature that falls linearly with the share of the tokens to decode that are masked

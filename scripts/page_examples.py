@@ -30,6 +30,7 @@ from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import Layout
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.data.splits import dataset
+from latent_tokens.evaluation.compare import mcnemar
 from latent_tokens.hf.directory import from_pretrained
 from latent_tokens.network.transformer import Transformer
 from latent_tokens.progress import progress
@@ -344,7 +345,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     page = page_record(ON_PAGE[scale])
     write_atomic({PAGE_RECORD: json_bytes(page)})
-    print(f"Cells predicted without and with latent tokens: {page['counts']}")
+    p_value = mcnemar(page["counts"]["corrected"], page["counts"]["spoiled"])
+    print(f"Cells predicted without and with latent tokens: {page['counts']}, McNemar's p = {p_value:.3f}")
     solved_counts = [bits.count("1") for bits in page["hundred"]["solved"]]
     print(f"Solved of {NUM_SHOWN} boards of {NUM_GIVENS} givens from left to right, by n: {solved_counts}")
     for row in page["hundred"]["orders"]:

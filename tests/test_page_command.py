@@ -22,6 +22,7 @@ from latent_tokens.checkpoints.files import find
 from latent_tokens.cli import main
 from latent_tokens.commands.page import PAGE_MODELS
 from latent_tokens.configs import SamplingConfig
+from latent_tokens.evaluation.compare import mcnemar
 from latent_tokens.evaluation.report import ORDER_NAMES
 from latent_tokens.page import document, models
 from latent_tokens.page.document import page_with, read_asset, script_of, stored_curve
@@ -219,6 +220,20 @@ def test_counts_add_up_and_are_in_the_manual(record):
     counts = f"{record['gained']} | {record['lost']} |"
     row = f" {record['givens']} givens | {record['candidates']} | {shares} | {counts}"
     assert row in (ROOT / "docs" / "watching.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/watching.md"])
+def test_counts_of_one_cell_are_in_the_manual(name):
+    counts = RECORD["counts"]
+    p_value = mcnemar(counts["corrected"], counts["spoiled"])
+    manual = " ".join((ROOT / name).read_text().split())
+    for stated in (
+        rf"{counts['right']} (times|predictions)",
+        rf"{counts['right_with_one']} (times )?with one",
+        rf"{counts['right_with_all']} (times )?with all",
+        rf"correct {counts['corrected']} (predictions )?and spoil {counts['spoiled']} \(p = {p_value:.3f}",
+    ):
+        assert re.search(stated, manual), stated
 
 
 @pytest.mark.slow

@@ -157,7 +157,7 @@ def generate(net, rule, num_boards, n, k, seed=0):
         token = torch.searchsorted(cdf / cdf[..., -1:], uniform(1)[:, :, None], right=True)
         x.scatter_(1, position, token[:, :, 0])
 
-        # Line 14, then a shuffle, as the release has (`promote` and `shuffle`, core/order.py).
+        # Line 14, then a shuffle, as in the paper's code (`promote` and `shuffle`, core/order.py).
         others = masked[masked != position].view(num_boards, -1)
         others = others.gather(1, uniform(others.shape[1]).argsort(dim=1))
         order = torch.cat([clean, position, others], dim=1)

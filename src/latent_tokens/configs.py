@@ -163,7 +163,8 @@ class DecodeConfig(DrawConfig, StepConfig):
     """Mask a decoded token again once its probability has fallen below this, such as 0.1. For methods
     whose clean tokens see each other, as mdm and scdm."""
     remask_every: int | None = None
-    """Mask the token that was decoded least surely again, after every step whose number this divides."""
+    """Mask the token decoded with the lowest probability again, after every step whose number this
+    divides."""
     extra_passes: int | None = None
     """Passes that masking again may take, beyond one per token. Default: one more per token."""
     t_max: float | None = None

@@ -102,8 +102,7 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
             raise ValueError(f"known: {problem}. Leave it out.")
         return examples
 
-    # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored
-    # text.
+    # Token ids, of torch, numpy or lists. torch has few operations on uint16, the type of stored text.
     tokens = tensor_of(prompt)
     if tokens.is_floating_point() or tokens.dtype == torch.bool:
         raise ValueError(f"prompt of {tokens.dtype}: must be text, or token ids")

@@ -89,14 +89,18 @@ def print_comparison(first: str, second: str) -> None:
         [row for file in found_files([run]) for row in latest_rows(file)] for run in (first, second)
     )
     lines: list[tuple[str, ...]] = []
-    for found in common_settings(*sides):
-        low, high = found.interval
+    for difference in common_settings(*sides):
+        low, high = difference.interval
         test = ("", "", "")
-        if found.p_value is not None:
-            test = (f"{found.p_value:.2g}", str(found.only_one[0]), str(found.only_one[1]))
-        seeds = " ".join(map(str, found.seeds))
-        values = (f"{found.difference:+.1f}", f"{low:+.1f} - {high:+.1f}")
-        lines.append((*found.settings, seeds, *values, *test))
+        if difference.p_value is not None:
+            test = (
+                f"{difference.p_value:.2g}",
+                str(difference.only_one[0]),
+                str(difference.only_one[1]),
+            )
+        seeds = " ".join(map(str, difference.seeds))
+        values = (f"{difference.difference:+.1f}", f"{low:+.1f} - {high:+.1f}")
+        lines.append((*difference.settings, seeds, *values, *test))
     heads = ("A", "B", "seeds", "A - B", "95% interval", "p", "only A", "only B")
     columns = dict(zip(heads, map(list, zip(*lines, strict=True)), strict=True))
     print_table(Sheet(columns, optional=("only A", "only B", "seeds"), texts=("A", "B")))

@@ -79,9 +79,8 @@ def flags_of_run(path: Path) -> Train:
         raise ValueError(f"{path}: corrupt ({first_line(error)}).") from None
     flags = {field.name: getattr(config, field.name) for field in fields(config)}
     if config.data is not None:
-        flags["num_train"] = (
-            None  # stored although nothing is generated, and refused if it is typed
-        )
+        # It is stored although nothing is generated, and refused if it is typed.
+        flags["num_train"] = None
     flags |= {name: (flags[name],) for name in Train.several}
     named = {name: flags[name] for name in ("task", "method")}
     named |= {"first": config.first_name}

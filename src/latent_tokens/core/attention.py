@@ -31,7 +31,7 @@ PROBED_SLOTS = 16  # on which a rule is tested with each number of clean ones
 
 def bidirectional(q: Slot, k: Slot, c: Slot) -> Verdict:
     """Return true: every slot attends to every slot (MDM and AR-MTP)."""
-    return (q >= 0) & (k >= 0)
+    return (q >= 0) & (k >= 0)  # true, in the shape of q and k together
 
 
 def independent(q: Slot, k: Slot, c: Slot) -> Verdict:
@@ -147,9 +147,9 @@ def visible(
     query_block: Tensor | int = 0,
     key_block: Tensor | int = 0,
 ) -> Tensor:
-    """Return whether slot q attends to slot k: by the rule in the input; padding to itself only.
+    """Return whether slot q attends to slot k. In the input the rule decides. Padding attends to itself.
 
-    In independent rows a slot attends, of those that the rule allows, to clean slots and itself.
+    In independent rows a slot attends to clean slots and itself only, as far as the rule allows.
     """
     inside = allows(rule, q, k, num_clean, query_block, key_block)
     if is_independent is not None:

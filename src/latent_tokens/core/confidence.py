@@ -1,7 +1,7 @@
 """Confidence: which candidates of a step are decoded first.
 
-A confidence is a function of the step. It sees the candidates' predictions and all that the input
-held.
+A confidence is a function of the step. It receives the candidates' predictions and the input of the
+step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from latent_tokens.core.order import Noise
 # Smaller relative differences are rounding in float32, and depend on the batch (D-43, ties).
 CONFIDENCE_RTOL = 1e-5
 SMALLEST = 0.1  # a smaller confidence has the tolerance of this one
-LARGEST = 1e300  # stands for a confidence of infinity. Only decoded candidates have minus infinity
+LARGEST = 1e300  # replaces infinity. Minus infinity is that of decoded candidates only
 
 FunctionOfLogits = Callable[[Float[Tensor, "A K V"]], Float[Tensor, "A K"]]
 """The candidates' logits -> their confidence."""
@@ -219,12 +219,10 @@ def most_confident(
         return torch.zeros_like(count)[:, None]
     scores = step.score(confidence).masked_fill((count >= step.num_candidates)[:, None], 0)
     scores = scores.clamp(-LARGEST, LARGEST).masked_fill(~among, -torch.inf)
+    least = scores.new_full((), SMALLEST)
+    if confidence is margin:  # it is rounded as the probabilities that it is a difference of
+        least = step.score(top_prob).amax(1, keepdim=True).clamp(min=SMALLEST)
     picks = []
-    # A margin is rounded as the probabilities that it is a difference of.
-    least = (
-        step.score(top_prob).amax(1, keepdim=True) if confidence is margin else scores.new_zeros(())
-    )
-    least = least.clamp(min=SMALLEST)
     for _ in range(most):
         largest = scores.amax(1, keepdim=True)
         is_largest = scores >= largest - tolerance * largest.abs().maximum(least)

@@ -145,7 +145,7 @@ class Decoding:
         check_count("latents", self.latents, least=0)
         check_int("drafts", self.drafts, 0)
         resolve_names(self)
-        given = ONE_TOKEN if self.select is None else self.select
+        select = ONE_TOKEN if self.select is None else self.select
         functions = {"confidence": "margin", "latent_policy": "random", "order": "given(schedule)"}
         for name, fix in {**functions, "select": "Threshold(0.9)"}.items():
             value = getattr(self, name)
@@ -160,7 +160,7 @@ class Decoding:
             raise ValueError(f"top_p={self.top_p!r}: must be above 0 and at most 1")
         values = (threshold, entropy_bound, factor, frechet_bound)
         rules = dict(zip(RULES, values, strict=True))
-        object.__setattr__(self, "select", rule_from(given, tokens_per_step, rules))
+        object.__setattr__(self, "select", rule_from(select, tokens_per_step, rules))
         check_selection(self)
         object.__setattr__(self, "remask", remask_from(self.remask, remask_below, remask_every))
         check_remasking(self)
@@ -220,12 +220,12 @@ def check_remasking(decoding: Decoding) -> None:
     tokens = getattr(decoding.select, "tokens", 1)
     excluded = {"confidence_noise": decoding.confidence_noise, "t_max": decoding.t_max}
     excluded |= {"drafts": decoding.drafts, "tokens_per_step": callable(tokens) and tokens}
-    (rule,) = short_form_of_remask(decoding.remask).items()
+    ((rule, of_rule),) = short_form_of_remask(decoding.remask).items()
     for name, value in excluded.items():
         if value:
             shown = function_name(value) if callable(value) else value
-            both = f"{name}={shown} with {rule[0]}={rule[1]}"
-            refuse(both, "it follows the tokens left", "one of the two")
+            problem = "it needs a number of masked tokens that only falls"
+            refuse(f"{name}={shown} with {rule}={of_rule}", problem, "one of the two")
 
 
 def resolve_names(decoding: Decoding) -> None:
@@ -289,9 +289,9 @@ def order_of(method: Method, decoding: Decoding) -> Order:
 def candidates_of(method: Method, decoding: Decoding) -> Count:
     """Return k: the decoding's, else 8 if the order or the rule of selection leaves a choice, and 1.
 
-    If a step decodes more than 8 tokens, as many are candidates.
-    Any order leaves one, also in blocks. An order of your own, `given` and `left_to_right` decode
-    the next token by default. With k = 1, any order is uniform decoding.
+    If a step decodes more than 8 tokens, as many are candidates. `any_order` and `blockwise` leave a
+    choice. `left_to_right`, `given` and an order of your own decode the next token. With k = 1,
+    `any_order` is uniform decoding.
     """
     if decoding.candidates is not None:
         return decoding.candidates
@@ -353,15 +353,18 @@ def resolve_count(
         return limit if number == "all" else np.minimum(limit, number)
     numbers: RowCounts = np.array([number(count) for count in counts.tolist()])
     if numbers.dtype.kind != "i" or (numbers < least).any():
-        given = f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens"
-        raise ValueError(f"{given}: must be whole numbers from {least}")
+        setting = f"{name} gives {numbers.tolist()} for {counts.tolist()} tokens"
+        raise ValueError(f"{setting}: must be whole numbers from {least}")
     return np.minimum(numbers, limit)
 
 
 def check_decoding(method: Method, decoding: Decoding) -> None:
     """Raise ValueError, naming what to use, if the method cannot decode so."""
+    # Latent tokens.
     check_num_latents(method, decoding.latents, decoding.off_distribution)
     check_latent_policy(method, decoding.policy)
+
+    # Candidates and confidence: an order that is followed leaves no choice.
     unsupported = f"is not supported by {named(method)}"
     select = decoding.select
     is_fixed = isinstance(select, FixedCount)
@@ -376,6 +379,8 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
                 setting = f"{name}={function_name(value) if callable(value) else value}"
                 fix = "a mdm or scdm model, without an order of positions"
                 refuse(setting, "the order decodes its next token", fix)
+
+    # A readout of the token before needs the order from left to right.
     reads_before = method.is_left_to_right and method.readout != "in_place"
     if (
         reads_before
@@ -392,11 +397,14 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
             rule = f"tokens_per_step={size}"
             fix = "tokens_per_step=1"
         refuse(f"{rule} {unsupported}", "it predicts one token per step", fix)
+
+    # Drafts, remasking and blocks.
     if decoding.drafts:
         check_drafts(method, decoding)
     if decoding.remask is not None:
         check_remask_method(method)
-    block, own = blocks_of(method, decoding), block_of(method.attention)
+    block = blocks_of(method, decoding)
+    own = block_of(method.attention)
     if own not in (None, block):
         fix = f"order=blockwise({own})"
         refuse(f"order=blockwise({block}) {unsupported}", f"it has blocks of {own}", fix)

@@ -57,7 +57,7 @@ class Step:
     tokens: Int[Tensor, "A T"]  # the tokens decoded there; -1 likewise
     look: Callable[[], Float[Tensor, "A S V"]]  # computes the logits of every slot
     # Computes the probabilities of `tokens`, before temperature
-    sureness: Callable[[], Float[Tensor, "A T"]]
+    decoded_probabilities: Callable[[], Float[Tensor, "A T"]]
 
     @cached_property
     def probabilities(self) -> Float[Tensor, "A S V"]:

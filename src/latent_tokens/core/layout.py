@@ -84,7 +84,7 @@ def next_layout(
 
 
 def left_slots(layout: Layout) -> Int[Tensor, "B S"]:
-    """Return the slot of the position to the left of each slot's, at which the readout "left" reads.
+    """Return the slot that holds the position before each slot's, where the readout "left" reads.
 
     It is the slot itself for position 0, for padding and if that position is not in the input.
     """
@@ -101,7 +101,7 @@ def left_slots(layout: Layout) -> Int[Tensor, "B S"]:
 def left_of(
     slots: Bool[Tensor, "B S"], layout: Layout
 ) -> tuple[Bool[Tensor, "B S"], Int[Tensor, " N"]]:
-    """Return which slots the predictions of `slots` are read at, and the number among them of each.
+    """Return the slots at which the predictions of `slots` are read, and the index of each among them.
 
     Both `slots` and those are counted row by row.
     """

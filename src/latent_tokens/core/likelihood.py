@@ -176,6 +176,7 @@ def in_one_pass(
     elif method.readout == "left":
         logits = method.logits(net, tokens, next_layout(order, ends, none, none, num_slots))
     else:
+        # Clean slot i attends to the clean slots up to itself, and MASK i to those before and to itself.
         before = rank[:, None] > rank
         same_slot = torch.eye(length, dtype=torch.bool, device=tokens.device)
         top = torch.cat([before | same_slot, torch.zeros_like(same_slot)], 1)
@@ -199,8 +200,8 @@ def log_probability(logits: Float[Tensor, "N V"], tokens: Int[Tensor, " N"]) -> 
     columns = logits.shape[-1]
     at = tokens.clamp(max=columns - 1)
     parts = zip(torch.split(logits, LOGIT_ROWS), torch.split(at, LOGIT_ROWS), strict=True)
-    found = [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
-    return torch.cat(found).masked_fill(tokens >= columns, -torch.inf)
+    values = [part.double().log_softmax(-1).gather(1, ids[:, None])[:, 0] for part, ids in parts]
+    return torch.cat(values).masked_fill(tokens >= columns, -torch.inf)
 
 
 def check(

@@ -137,27 +137,28 @@ class Method:
         if self.readout != "shifted":
             stratum = (torch.arange(len(known), device=known.device) / len(known) + uniform(1)) % 1
             num_clean = num_clean + (stratum * (ends - num_clean)).long()
-        visible_masks = self.num_visible(order, num_clean, lengths)
+        num_visible = self.num_visible(order, num_clean, lengths)
         if self.targets == "next":
-            latents = visible_masks - 1
+            latents = num_visible - 1
             if self.latent_control == "free":
-                latents = (uniform(len(known)) * visible_masks).long().minimum(latents)
+                latents = (uniform(len(known)) * num_visible).long().minimum(latents)
             return next_layout(order, num_clean, torch.ones_like(latents), latents)
 
-        # The number of visible masks is drawn last, then the shuffle: what is above stays the same.
+        # Drawn after the order and the counts, so that a method without them has the same draws under a seed.
         independent_rows = None
         if self.depth != "all":
             kind, share = self.depth
             rows = draw_rows(share, len(known), uniform)
             if kind == "uniform":
-                visible_masks = draw_visible_masks(visible_masks, rows, uniform)
+                num_visible = draw_visible_masks(num_visible, rows, uniform)
             else:
                 independent_rows = rows
         if self.masked_slots == "shuffled":
             # Only the masked tokens of the input change places (D-40, shuffled slots).
-            later = torch.arange(order.shape[1], device=order.device) >= visible_masks[:, None]
+            # Entry j of the noise is that of masked token j, and a 1 leaves it where it is.
+            later = torch.arange(order.shape[1], device=order.device) >= num_visible[:, None]
             order = shuffle(order, num_clean, uniform(*known.shape).masked_fill(later, 1.0))
-        layout = next_layout(order, num_clean, visible_masks, torch.zeros_like(num_clean))
+        layout = next_layout(order, num_clean, num_visible, torch.zeros_like(num_clean))
         return replace(layout, is_independent=independent_rows)
 
     def check_known(self, known: Bool[Tensor, "B L"]) -> None:
@@ -228,8 +229,8 @@ class Method:
         """
         tokens_at = tokens.gather(1, layout.positions)  # (B, S)
         if self.readout == "shifted":
-            has_none = ~layout.shown | (layout.slots == 0)
-            return tokens_at.roll(1, dims=1).masked_fill(has_none, mask_id)
+            has_no_token_before = ~layout.shown | (layout.slots == 0)
+            return tokens_at.roll(1, dims=1).masked_fill(has_no_token_before, mask_id)
         return tokens_at.masked_fill(~layout.clean, mask_id)
 
 

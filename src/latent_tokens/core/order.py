@@ -2,7 +2,7 @@
 
 An order is a permutation of the positions per row: clean ones first, as decoded, then the masked
 ones. A function that makes one takes the given positions, and may take `draw`, which returns fresh
-noise: uniform in [0, 1), one line per row. A 1 ends a line, and leaves its entry where it is.
+noise: uniform in [0, 1), one line per row. Shorter lines end with 1, which leaves an entry where it is.
 
 Blocks of positions, position // b, are decoded from left to right by `blockwise`.
 """

@@ -74,7 +74,7 @@ class BelowBound:
 
 @dataclass(frozen=True)
 class LeastConfident:
-    """The rule that after every `steps`-th step the token that was decoded least surely goes back.
+    """The rule that after every `steps`-th step the least probable token goes back.
 
     It ranks by the probability at the time of decoding, as the confidence schedule of ReMDM does
     (Wang et al., 2025, arXiv 2503.00307), which draws the tokens by it.
@@ -139,24 +139,26 @@ def tokens_to_mask(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool
     Raises:
         ValueError: the rule does not return a bool for each entry.
     """
-    said = rule(step)
+    chosen = rule(step)
     shape = step.tokens.shape
-    if not isinstance(said, Tensor) or said.dtype != torch.bool or said.shape != shape:
-        given = (
-            f"{tuple(said.shape)} of {said.dtype}" if isinstance(said, Tensor) else f"{said!r:.40}"
-        )
-        problem = f"returns {given}, not a bool for each of {tuple(shape)} tokens"
+    if not isinstance(chosen, Tensor) or chosen.dtype != torch.bool or chosen.shape != shape:
+        returned = f"{chosen!r:.40}"
+        if isinstance(chosen, Tensor):
+            returned = f"{tuple(chosen.shape)} of {chosen.dtype}"
+        problem = f"returns {returned}, not a bool for each of {tuple(shape)} tokens"
         refuse(f"remask={function_name(rule)}", problem, "step.now < 0.1")
-    said = said & step.is_decoded
-    if (said.sum(1) <= most).all():
-        return said
-    left = step.now.masked_fill(~said, torch.inf)
-    kept = torch.zeros_like(said)
-    for number in range(int(torch.minimum(said.sum(1), most).max())):
-        least = least_probable(left)
-        kept |= torch.zeros_like(said).scatter(1, least, most[:, None] > number)
-        left = left.scatter(1, least, torch.inf)
-    return said & kept
+    chosen = chosen & step.is_decoded
+    if (chosen.sum(1) <= most).all():
+        return chosen
+
+    # Of more than `most` the least probable go back, one by one.
+    remaining = step.now.masked_fill(~chosen, torch.inf)
+    is_masked = torch.zeros_like(chosen)
+    for number in range(int(torch.minimum(chosen.sum(1), most).max())):
+        least = least_probable(remaining)
+        is_masked |= torch.zeros_like(chosen).scatter(1, least, most[:, None] > number)
+        remaining = remaining.scatter(1, least, torch.inf)
+    return chosen & is_masked
 
 
 def probabilities_by_position(

@@ -104,7 +104,8 @@ def decode_and_remask(
     tokens go back, `stop` after it.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
-    given, to_decode = state.num_clean.clone(), state.num_masked
+    num_given = state.num_clean.clone()
+    to_decode = state.num_masked
     extra = to_decode if decoding.extra_passes is None else decoding.extra_passes
     most_passes = to_decode + extra
     if state.sizes.numel():
@@ -114,39 +115,45 @@ def decode_and_remask(
     while (state.num_masked[rows] > 0).any():
         steps: list[Step] = []
         # The loop is left after each step, because what is masked again is candidate of the next one.
-        one_step = (steps.append, lambda *_: True)
-        decode(net, method, decoding, state, rows, candidate_logits, nucleus, *one_step)
+        decode(
+            net, method, decoding, state, rows, candidate_logits, nucleus,
+            on_step=steps.append, stop=lambda rows, tokens: True,
+        )  # fmt: skip
         (step,) = steps
-        some = step.rows
-        tokens, order = state.tokens[some], state.order[some]
-        clean = state.num_clean[some, None]
+        step_rows = step.rows
+        tokens = state.tokens[step_rows]
+        order = state.order[step_rows]
+        clean = state.num_clean[step_rows, None]
         if on_step is not None:
             on_step(step)
 
         # The probability of each token when it was decoded, and if the rule asks for it, by this pass.
-        then[some] = write_tokens(
-            then[some], step.chosen.clamp(min=0), step.sureness(), step.chosen >= 0
+        then[step_rows] = write_tokens(
+            then[step_rows],
+            step.chosen.clamp(min=0),
+            step.decoded_probabilities(),
+            step.chosen >= 0,
         )
         entry = torch.arange(order.shape[1], device=rows.device)
 
         # Mask again what the rule says, as far as passes are left to decode it.
-        seen = Decoded(
+        decoded = Decoded(
             order,
             tokens.gather(1, order),
-            then=then[some].gather(1, order),
-            look=partial(present, step, tokens, then[some], order),
-            number=state.steps[some],
-            is_decoded=(entry >= given[some, None]) & (entry < clean),
+            then=then[step_rows].gather(1, order),
+            look=partial(present, step, tokens, then[step_rows], order),
+            number=state.steps[step_rows],
+            is_decoded=(entry >= num_given[step_rows, None]) & (entry < clean),
         )
-        left = most_passes[some] - state.steps[some] - state.num_masked[some]
-        back = tokens_to_mask(cast(Remask, decoding.remask), seen, left)
-        state.mask_again(some, back, net.mask_id)
+        spare_passes = most_passes[step_rows] - state.steps[step_rows] - state.num_masked[step_rows]
+        masked_again = tokens_to_mask(cast(Remask, decoding.remask), decoded, spare_passes)
+        state.mask_again(step_rows, masked_again, net.mask_id)
         if refresh:
             # A row draws only if its own tokens went back, so that its sample does not depend on its batch.
-            moved = some[back.any(1)]
+            moved = step_rows[masked_again.any(1)]
             keys = state.streams.uniform(moved, state.num_masked[moved])
             state.order[moved] = shuffle(state.order[moved], state.num_clean[moved], keys)
-        if stop is not None and stop(some, state.tokens[some]):
+        if stop is not None and stop(step_rows, state.tokens[step_rows]):
             return
 
 
@@ -157,8 +164,10 @@ def present(
     order: Int[Tensor, "A L"],
 ) -> Float[Tensor, "A L"]:
     """Return the probability of each entry's token in the pass of a step, `otherwise` if it has no slot."""
-    shown = (step.probabilities, step.layout.positions, step.layout.shown)
-    return probabilities_by_position(*shown, tokens, otherwise).gather(1, order)
+    by_position = probabilities_by_position(
+        step.probabilities, step.layout.positions, step.layout.shown, tokens, otherwise
+    )
+    return by_position.gather(1, order)
 
 
 @torch.no_grad()
@@ -216,8 +225,9 @@ def decode(
         host, counts = plan.host, plan.on_device  # a rule has decided how many
         # One number for each decoded token, drawn after the choice. The order of draws is part of a seed.
         noise = uniform(host.rows, host.count)
-        left = counts.num_masked[:, None], num_to_decode[counts.rows, None]
-        temperature = decoding.temperature_at(*left)
+        temperature = decoding.temperature_at(
+            counts.num_masked[:, None], num_to_decode[counts.rows, None]
+        )
         drawn = sample_tokens(logits, picks, temperature, decoding.top_p, noise, nucleus)  # (A, T)
         entries = counts.num_clean[:, None] + picks
         # A row that decodes fewer than others has picks without a meaning, which may lie behind its end.
@@ -236,13 +246,13 @@ def decode(
         planner.advance(plan)
 
         if on_step is not None:
-            chosen = positions.masked_fill(~is_decoded, -1)
-            # A second pass of the network, only if the probabilities of latent tokens are asked for.
-            look = partial(method.logits, net, step.tokens, layout)
-            decoded = drawn.masked_fill(~is_decoded, -1)
-            sureness = partial(probability_of, logits, picks, drawn)
-            shown = (layout, counts.candidates, chosen, decoded, look, sureness)
-            on_step(Step(counts.rows, counts.number, *shown))
+            # `look` is a second pass, only if the probabilities of latent tokens are asked for.
+            on_step(Step(
+                rows=counts.rows, number=counts.number, layout=layout, num_candidates=counts.candidates,
+                chosen=positions.masked_fill(~is_decoded, -1), tokens=drawn.masked_fill(~is_decoded, -1),
+                look=partial(method.logits, net, step.tokens, layout),
+                decoded_probabilities=partial(probability_of, logits, picks, drawn),
+            ))  # fmt: skip
         if stop is not None and stop(counts.rows, tokens):
             return
 
@@ -255,8 +265,7 @@ def choose(
     A rule decides here how many of each row, which the plan then has. `num_to_decode` is the number
     of masked tokens of each row before the first step.
     """
-    # A fixed number is known on the host. That of a rule depends on predictions, and is read from the
-    # device.
+    # A fixed number is known on the host. That of a rule is read from the device: it depends on predictions.
     count = plan.on_device.count
     if isinstance(decoding.select, FixedCount):
         confidence, tolerance = confidence_of_step(decoding, plan, num_to_decode, step.draw)

@@ -135,7 +135,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class FrechetBound:
-    """The rule that keeps the most candidates whose joint probability surely is above that of a mistake.
+    """The rule that keeps the most candidates whose joint probability must exceed that of a mistake.
 
     The Fréchet inequality bounds the joint probability of T tokens from below by max(0, sum(p) - T +
     1). It must exceed 1 - p, for the smallest p of their largest probabilities, by more than `bound`

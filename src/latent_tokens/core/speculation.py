@@ -146,7 +146,8 @@ def speculate(
     if on_step is not None:
         setting = f"on_step with drafts={decoding.drafts}"
         refuse(setting, "a pass decodes tokens of several steps", "drafts=0")
-    uniform, num_to_decode = state.streams.uniform, state.num_masked
+    uniform = state.streams.uniform
+    num_to_decode = state.num_masked
     drafts = Drafts.none(rows)
 
     def distribution(logits: Tensor, num_masked: Tensor) -> Tensor:
@@ -155,9 +156,12 @@ def speculate(
         return drawn_from / drawn_from.sum(-1, keepdim=True)
 
     while (state.num_masked[rows] > 0).any():
-        going_on = state.num_masked[rows] > 0
-        rows, drafts = rows[going_on], drafts.take(going_on)
-        order, clean, masked = state.order[rows], state.num_clean[rows], state.num_masked[rows]
+        is_unfinished = state.num_masked[rows] > 0
+        rows = rows[is_unfinished]
+        drafts = drafts.take(is_unfinished)
+        order = state.order[rows]
+        clean = state.num_clean[rows]
+        masked = state.num_masked[rows]
 
         # One pass computes the step after the clean tokens, and the one after each draft.
         latents, wanted = counts_of_steps(method, decoding, clean, masked, drafts.count)
@@ -167,8 +171,8 @@ def speculate(
         tokens = write_tokens(before, positions[:, :-1], drafts.tokens, drafts.exist)
         logits = step_logits(steps, tokens, rows)  # (A, G, W, V)
         at_candidate = latents[:, :, None, None].expand(-1, -1, 1, logits.shape[-1])
-        left = masked[:, None] - torch.arange(logits.shape[1], device=rows.device)  # (A, G)
-        p = distribution(logits.gather(2, at_candidate)[:, :, 0], left)  # (A, G, V)
+        num_masked = masked[:, None] - torch.arange(logits.shape[1], device=rows.device)  # (A, G)
+        p = distribution(logits.gather(2, at_candidate)[:, :, 0], num_masked)  # (A, G, V)
 
         # Accept drafts, and draw the token after them.
         noise = uniform(rows, drafts.count + 1)
@@ -185,7 +189,7 @@ def speculate(
         n = latents.gather(1, accepted[:, None])
         w = (ahead + (ahead >= n)).clamp(max=logits.shape[2] - 1)  # behind the candidate one later
         step = logits[torch.arange(len(rows), device=rows.device)[:, None], accepted[:, None], w]
-        q = distribution(step, left.gather(1, accepted[:, None]) - 1 - ahead)
+        q = distribution(step, num_masked.gather(1, accepted[:, None]) - 1 - ahead)
         count = wanted.gather(1, accepted[:, None])[:, 0]
         drafts = Drafts.drawn(q, count, partial(uniform, rows))
         if stop is not None and stop(rows, tokens):

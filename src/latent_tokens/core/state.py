@@ -139,9 +139,9 @@ def first_state(
         raise ValueError(f"tokens of {tokens.dtype}: must be whole numbers. Use tokens.long().")
     tokens = tokens.long()
     batch, length = tokens.shape
-    everyone = torch.arange(batch, device=tokens.device)
-    lengths = torch.full_like(everyone, length) if lengths is None else lengths
-    rows = everyone if rows is None else rows
+    every_row = torch.arange(batch, device=tokens.device)
+    lengths = torch.full_like(every_row, length) if lengths is None else lengths
+    rows = every_row if rows is None else rows
 
     # Check the request.
     check_decoding(method, decoding)
@@ -153,7 +153,7 @@ def first_state(
     # Draw the first order, then the step sizes: another sequence would give a seed other samples.
     masked = ~known & inside
     streams = Streams(seed, rows)
-    draw = partial(streams.uniform, everyone, masked.sum(1))
+    draw = partial(streams.uniform, every_row, masked.sum(1))
     order = first_order(order_of(method, decoding), known, lengths, draw)
     select = decoding.select
     tokens_per_step = select.tokens if isinstance(select, FixedCount) else 1
@@ -307,7 +307,7 @@ class Planner:
         self.steps = state.steps[rows].cpu().numpy()  # taken
         self.sizes = state.sizes[rows].cpu().numpy()
         self.ends = ends_of_blocks(method, decoding, state.order[rows]).cpu().numpy()
-        self.lines = np.arange(len(self.rows))  # of the unfinished rows
+        self.unfinished = np.arange(len(self.rows))  # indices into the arrays above
 
     def next_step(self) -> PlannedStep | None:
         """Return the next step, or None if every row is decoded.
@@ -316,23 +316,25 @@ class Planner:
             ValueError: k or n of a row is out of range, or a step decodes more tokens than the
                 window shows.
         """
-        self.lines = lines = self.lines[self.num_clean[self.lines] < self.lengths[self.lines]]
-        if not len(lines):
+        is_unfinished = self.num_clean[self.unfinished] < self.lengths[self.unfinished]
+        self.unfinished = rows = self.unfinished[is_unfinished]
+        if not len(rows):
             return None
-        steps = self.steps[lines]
-        num_clean = self.num_clean[lines]
-        num_masked = self.lengths[lines] - num_clean
+        steps = self.steps[rows]
+        num_clean = self.num_clean[rows]
+        num_masked = self.lengths[rows] - num_clean
         # A step does not cross the end of a block, which is decoded before the next one begins.
-        in_block = np.minimum(num_masked, self.ends[lines, num_clean] - num_clean)
-        count = np.minimum(self.sizes[lines, steps], in_block)
-        given = (num_clean, num_masked, count, in_block)
-        k, n = num_candidates_and_latents(self.method, self.decoding, *given)
+        in_block = np.minimum(num_masked, self.ends[rows, num_clean] - num_clean)
+        count = np.minimum(self.sizes[rows, steps], in_block)
+        k, n = num_candidates_and_latents(
+            self.method, self.decoding, num_clean, num_masked, count, in_block
+        )
         select = self.decoding.select
         if not isinstance(select, FixedCount):
             # The most that a rule may keep. It decides after it has seen the predictions.
             count = np.minimum(select.most, k) if isinstance(select, AtMost) else k
         counts = Counts(
-            rows=self.rows[lines],
+            rows=self.rows[rows],
             number=steps,
             num_clean=num_clean,
             num_masked=num_masked,
@@ -344,8 +346,8 @@ class Planner:
 
     def advance(self, step: PlannedStep) -> None:
         """Take a step, of which a rule has decided by now how many tokens each row decodes."""
-        self.num_clean[self.lines] += step.host.count
-        self.steps[self.lines] += 1
+        self.num_clean[self.unfinished] += step.host.count
+        self.steps[self.unfinished] += 1
 
 
 def ends_of_blocks(

@@ -124,10 +124,10 @@ def groups_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def by_train_seed(rows: Iterable[Row]) -> dict[int, Row]:
     """Return rows by their training seed. Raise ValueError if two have the same."""
-    found: dict[int, Row] = {}
+    by_seed: dict[int, Row] = {}
     for row in rows:
         seed = row.get("train_seed", 0)
-        other = found.setdefault(seed, row)
+        other = by_seed.setdefault(seed, row)
         if other is not row:
             both = f"{setting_in_words(other)} and {setting_in_words(row)}"
             differing = (name for name in APART if other.get(name) != row.get(name))
@@ -136,7 +136,7 @@ def by_train_seed(rows: Iterable[Row]) -> dict[int, Row]:
             refuse(
                 both, f"two rows of training seed {seed} on one side", "one row per seed and side"
             )
-    return found
+    return by_seed
 
 
 def setting_in_words(row: Row) -> str:

@@ -274,7 +274,7 @@ def answer(
     processed = 0
     passes = 0
     most_passes = 0
-    most = 0
+    most_tokens = 0
     seconds = 0.0
     with progress(label(net.method, decoding), len(shard)) as advance:
         for batch in batches(problems, config.batch_size, device, shard):
@@ -283,18 +283,20 @@ def answer(
             processed += decoded.processed
             passes += int(decoded.generated.passes.sum())
             most_passes = max(most_passes, decoded.generated.forward_passes)
-            most += batch.most_tokens
+            most_tokens += batch.most_tokens
             seconds += decoded.seconds
             num_done = sum(map(len, samples))
             advance(len(decoded.samples), f"{num_done / seconds:.3g} samples/s")
 
     # Gather samples and costs from all ranks. The seconds are those of the slowest.
-    shares = processes.all_gather_object((processed, most, passes, most_passes, seconds))
-    all_processed, all_most, all_passes, all_most_passes, all_seconds = zip(*shares, strict=True)
+    shares = processes.all_gather_object((processed, most_tokens, passes, most_passes, seconds))
+    all_processed, all_most_tokens, all_passes, all_most_passes, all_seconds = zip(
+        *shares, strict=True
+    )
     slowest = max(all_seconds)
     costs = Row(
         processed=sum(all_processed) / count,
-        relative_cost=round(sum(all_processed) / sum(all_most), 4),
+        relative_cost=round(sum(all_processed) / sum(all_most_tokens), 4),
         paper_cost=paper_cost_of(net.method, decoding, length),
         forward_passes=max(all_most_passes),
         forward_passes_mean=round(sum(all_passes) / count, 2),
@@ -320,8 +322,10 @@ def paper_cost_of(method: Method, decoding: Decoding, length: int) -> float | No
         return None
     if decoding.drafts or decoding.remask is not None:
         return None
-    shown = shown_candidates(method, decoding), shown_latents(method, decoding)
-    k, n = (length if count == "all" else count for count in shown)
+    k = shown_candidates(method, decoding)
+    n = shown_latents(method, decoding)
+    k = length if k == "all" else k
+    n = length if n == "all" else n
     if isinstance(k, str) or isinstance(n, str):
         return None
     return round(relative_cost(length, k, n), 4)

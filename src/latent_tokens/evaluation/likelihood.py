@@ -391,8 +391,7 @@ def score_continuations(
     schedule, num_orders = orders_of(method, settings)
     scores: dict[int, ContinuationScore] = {}
     for indices in batches_by_length(continuations, batch_size):
-        # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any
-        # order.
+        # Pad the sequences. Draw noise for the continuation only, so that the suffix is last in any order.
         tokens, num_known, ends = padded([continuations[index] for index in indices], device)
         lengths = ends + suffix_of(method, settings)
         tokens = nn.functional.pad(tokens, (0, int(lengths.max()) - tokens.shape[1]))  # (B, L)

@@ -39,8 +39,7 @@ class Row(TypedDict, total=False):
     off_distribution: bool  # true if n leaves out masked tokens that each input had in training
     protocol: str  # that set the candidates and the samples: "paper"
 
-    # The value of the metric is under its own name. A task of another package may have other
-    # scores.
+    # The value of the metric is under its own name. A task of another package may have other scores.
     metric: str
     ci95: list[float] | None  # None for a single text
     num_samples: int
@@ -138,7 +137,7 @@ METRICS_OF_TEXT = ("perplexity", "nats_per_token")
 """The metrics of text, which are no shares."""
 
 SETTINGS_AND_COSTS = Row.__annotations__.keys() - {*SHARES, "soft_loss"}
-"""Keys that no figure of a task may have."""
+"""Keys that no score of a task may have."""
 
 HASH: Final = "row_sha256"
 ROW_HASH_DIGITS = 16  # of the hash

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Readout = Literal["in_place", "left"]
-# Entries of config.json that tell which code and files a model has. They do not describe the
-# network.
+# Entries of config.json that tell which code and files a model has. They do not describe the network.
 ABOUT_CODE = (
     "model_type", "architectures", "auto_map", "torch_dtype", "dtype", "transformers_version",
     "_name_or_path", "attn_implementation", "_attn_implementation",

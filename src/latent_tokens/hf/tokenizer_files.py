@@ -82,8 +82,7 @@ def text_files(text: Text, mask_id: int) -> dict[str, bytes]:
     end = (coder.inner.id_to_token(coder.end) or END) if isinstance(coder, Learned) else END
     special = {"bos_token": end, "eos_token": end, "pad_token": end}
     if isinstance(coder, Learned):
-        # transformers numbers a new token by the count of the others, so gaps in the ids leave no
-        # MASK.
+        # transformers numbers a new token by the count of the others, so gaps in the ids leave no MASK.
         names = coder.inner.get_vocab()
         reserved = coder.inner.id_to_token(mask_id)
         if reserved is not None:

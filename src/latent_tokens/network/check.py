@@ -21,12 +21,10 @@ from latent_tokens.network.transformer import is_transformer
 
 MOST_SLOTS = 3  # clean ones, and masked ones
 FEWEST_POSITIONS = 4  # of a sequence with two clean and two masked tokens
-SMALL_INFLUENCE = (
-    1e-3  # the largest influence that is taken for none, relative to one that is allowed
-)
+SMALL_INFLUENCE = 1e-3  # the largest that is taken for none, relative to one that is allowed
 ROUNDING = 4  # units in the last place of the largest logit, where shapes and sums are the same
 REORDERING = 32  # likewise, where sums are in another order
-LOWEST = -1e4  # stands for a logit of minus infinity
+LOWEST = -1e4  # replaces a logit of minus infinity
 NOISE = 0.1  # standard deviation, on weights that may be zero before training
 HUGGING_FACE_MASK = "attention_mask=mask[:, None] in Hugging Face"
 

@@ -360,15 +360,12 @@ class Transformer(nn.Module):
         self.place = None if positions == "rotary" else nn.Embedding(max_length, size.width)
         self.blocks = nn.ModuleList(Block(size, dropout, gelu) for _ in range(size.layers))
         self.norm = nn.LayerNorm(size.width)
-        self.answer_index = torch.tensor(self.answer_tokens or [], dtype=torch.int64, device="cpu")
-        num_predicted = vocab_size + 1 if self.answer_tokens is None else len(self.answer_tokens)
-        self.num_logits = (
-            vocab_size + 1 if self.answer_tokens is None else max(self.answer_tokens) + 1
-        )
-        self.are_first = self.answer_tokens == list(
-            range(self.num_logits)
-        )  # in order, so no column moves
-        self.head = nn.Linear(size.width, num_predicted)
+        answers = self.answer_tokens
+        self.num_logits = vocab_size + 1 if answers is None else max(answers) + 1
+        # If the answers are tokens 0, 1, 2 ... in order, each logit is in its column already.
+        self.are_first = answers == list(range(self.num_logits))
+        self.answer_index = torch.tensor(answers or [], dtype=torch.int64, device="cpu")
+        self.head = nn.Linear(size.width, self.num_logits if answers is None else len(answers))
 
     @property
     def num_positions(self) -> int | None:

@@ -134,8 +134,10 @@ class Line:
         if self.is_loss:
             return interval_over_seeds(self.values, None)
         low, high = wilson(self.mean / 100, self.num_independent)
-        found = interval_over_seeds(self.values, (100 * low, 100 * high))
-        return found and Interval(max(0.0, found.low), min(100.0, found.high), found.kind)
+        interval = interval_over_seeds(self.values, (100 * low, 100 * high))
+        return interval and Interval(
+            max(0.0, interval.low), min(100.0, interval.high), interval.kind
+        )
 
 
 def lines(recipes: Sequence[Recipe], results: Mapping[str, Row]) -> list[Line]:

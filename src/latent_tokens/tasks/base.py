@@ -155,21 +155,21 @@ def scores_of(task: Task, tokens: Tokens, truth: Examples | None) -> Scores:
 
     Raise it also for figures that are not one number per sample.
     """
-    found_scores: object = task.score(tokens, truth)
-    if not isinstance(found_scores, dict):
-        problem = f"returns {type(found_scores).__name__}, and must return figures by name"
+    returned: object = task.score(tokens, truth)
+    if not isinstance(returned, dict):
+        problem = f"returns {type(returned).__name__}, and must return figures by name"
         raise ValueError(f"score of {task.name}: {problem}. Correct score.")
-    scores: Scores = {name: np.asarray(values) for name, values in found_scores.items()}
+    scores: Scores = {name: np.asarray(values) for name, values in returned.items()}
     for name, values in scores.items():
         if values.shape != (len(tokens),) or values.dtype.kind not in "buif":
-            found = f"{name} of shape {values.shape} and type {values.dtype}"
+            entry = f"{name} of shape {values.shape} and type {values.dtype}"
             must = f"must be a number for each of {len(tokens)} samples"
-            raise ValueError(f"score of {task.name} has {found}: {must}. Correct score.")
+            raise ValueError(f"score of {task.name} has {entry}: {must}. Correct score.")
     values = scores.get(task.metric, np.array([np.nan]))
     for value in values[~((values >= 0) & (values <= 1))]:
-        found = f"score of {task.name} has {', '.join(scores)}, and the metric {value:g}"
+        problem = f"score of {task.name} has {', '.join(scores)}, and the metric {value:g}"
         must = "must be one of them, a share from 0 to 1. Correct metric or score"
-        raise ValueError(f"metric={task.metric}: {found}: {must}.")
+        raise ValueError(f"metric={task.metric}: {problem}: {must}.")
     return scores
 
 

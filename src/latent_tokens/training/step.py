@@ -196,9 +196,8 @@ def train_step(
         batch = batch.take(torch.from_numpy(indices).to(device))
     parts = microbatches(batch, partial(training_rows, model))
 
-    # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their
-    # sum.
-    # The loss is summed on the device, and read once: each read waits for all work before it.
+    # Forward and backward. Gradients are averaged over ranks, so the loss is scaled to keep their sum.
+    # It is summed on the device, and read once: each read waits for all work before it.
     loss = torch.zeros((), device=device)
     denoiser = as_denoiser(model)
     for number, rows in enumerate(parts, start=1):

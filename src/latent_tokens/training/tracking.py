@@ -18,9 +18,8 @@ from latent_tokens.configs import TrackerName
 from latent_tokens.storage import Json, json_bytes, write_atomic
 
 PROJECT = "latent-tokens"
-TRACKER_FILE = (
-    "tracker.json"  # in the run directory: the name of its tracker, and the id of the run in it
-)
+# In the run directory: the name of its tracker, and the id of the run in it.
+TRACKER_FILE = "tracker.json"
 
 Log = Callable[[Mapping[str, float], int | None], None]
 

@@ -98,8 +98,7 @@ class Learned:
         return True
 
     def decode(self, ids: Sequence[int]) -> str:
-        # The tokens between two unknown ones are decoded together: one may be a part of a
-        # character.
+        # The tokens between two unknown ones are decoded together: one may be a part of a character.
         pieces = []
         for is_token, run in groupby(map(int, ids), self._is_token):
             tokens = list(run)

@@ -173,8 +173,7 @@ class CompactZebra:
             pads = [houses + 1] * (self.max_clues - len(clues))
             row[:start] = [*pads, *(houses + 2 + self.numbers[clue] for clue in clues), houses]
 
-            # The house of each value, from the table with the value of each house. A prompt has
-            # none.
+            # The house of each value, from the table with the value of each house. A prompt has none.
             for cell, token in enumerate(rest[houses + 1 :][: self.num_cells]):
                 value = token - DIGIT
                 if 0 <= value < houses:

@@ -46,7 +46,7 @@ class PetersenColoring(TaskBase):
         tokens = np.full((count, 10), len(COLORS), np.uint8)
         known = np.zeros((count, 10), np.bool_)
         for row in range(count):
-            random = np.random.default_rng((seed, first + row))
+            random = np.random.default_rng((seed, first + row, 1))  # not that of sampling: (seed, row)
             for point in range(10):
                 taken = tokens[row, NEIGHBORS[point]].tolist()
                 tokens[row, point] = next(

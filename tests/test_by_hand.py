@@ -251,6 +251,7 @@ def test_confidences_of_a_half_and_two_quarters():
     logits = torch.tensor([[[0.5, 0.25, 0.25]]], dtype=torch.float64).log()
     assert lt.top_prob.__wrapped__(logits).item() == pytest.approx(0.5)
     assert lt.margin.__wrapped__(logits).item() == pytest.approx(0.25)
+    assert lt.margin.__wrapped__(logits[..., :1]).item() == 1
     assert lt.entropy.__wrapped__(logits).item() == pytest.approx(-1.5 * NATS)
     noise = torch.tensor([[math.exp(-math.exp(-1))]], dtype=torch.float64)  # the Gumbel number 1
     zero, one, zeros = ints(0), ints(1), torch.zeros(1, 1, dtype=torch.long)

@@ -7,7 +7,7 @@ from scipy.stats import binomtest, t, ttest_rel
 import latent_tokens as lt
 from helpers.refusals import refused, refused_command
 from latent_tokens.cli import main
-from latent_tokens.evaluation.compare import mcnemar, outcomes_of, packed_outcomes
+from latent_tokens.evaluation.compare import common_settings, mcnemar, outcomes_of, packed_outcomes
 from latent_tokens.evaluation.rows import append_result
 
 
@@ -68,6 +68,14 @@ def test_the_command_prints_a_line_per_setting_of_both(tmp_path, capsys):
     assert "n = 0" in lines[1]
     assert "n = 4" in lines[2]
     assert "+20" in lines[1] or "+19" in lines[1] or "+21" in lines[1]
+
+
+def test_settings_are_those_of_decoding_whatever_the_name_of_a_method():
+    plain, named = (
+        [row(draws(share), latents=latents, method=method) for latents in (0, 4)]
+        for share, method in ((0.7, "scdm"), (0.5, "scdm (flat, next)"))
+    )
+    assert len(common_settings(plain, named)) == 2
 
 
 def test_evaluation_stores_which_samples_are_right(pico):

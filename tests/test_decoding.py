@@ -229,6 +229,16 @@ def test_step_decodes_the_highest_noisy_confidence(pico, confidence):
     assert len(steps) == num_to_decode
 
 
+def test_another_order_replaces_uniform_order_and_its_one_candidate(pico):
+    known = torch.zeros(4, 16, dtype=torch.bool)
+    uniform = lt.Decoding(order="uniform", latents="all")
+    replaced = lt.generate(pico, lt.METHODS["mdm"], known.long(), known, uniform, order="top_prob")
+    expected = lt.generate(
+        pico, lt.METHODS["mdm"], known.long(), known, lt.Decoding(order="top_prob", latents="all")
+    )
+    assert torch.equal(replaced.order, expected.order)
+
+
 def test_noise_of_zero_probability_is_finite(pico):
     """A margin of 0 has a log of minus infinity. Such candidates are decoded last, in their order."""
     known = torch.zeros(1, 16, dtype=torch.bool)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 import latent_tokens as lt
 from helpers.refusals import refused
@@ -111,6 +112,13 @@ SETTINGS = [  # the method, the settings, and entries of the row
         {"order": "blockwise:4", "confidence": "top_prob"},
         {"order": "blockwise:4", "paper_cost": None},
     ),
+    # The confidence of an entropy bound is, and the blocks of a method are.
+    (
+        "scdm",
+        {"order": "blockwise:4", "entropy_bound": 0.1},
+        {"order": "blockwise:4 entropy", "paper_cost": None},
+    ),
+    ("block-mdm-4", {}, {"order": "blockwise:4", "paper_cost": None}),
     ("scdm", {"latents": lambda masked: 2, "latent_policy": "random"}, {"paper_cost": None}),
     ("ar-mtp-window-8", {"tokens_per_step": 4}, {"latents": 4, "paper_cost": None}),
     # The paper's formula has no blocks, and one token per step.
@@ -180,6 +188,47 @@ def test_impossible_evaluation_is_refused_before_sampling(pico, name, settings, 
     pico.method = lt.METHODS[name]
     with refused(fix):
         lt.evaluate(pico, TASK, on_row=pytest.fail, **settings)
+
+
+class Outside(nn.Module):
+    """A network whose weights are none of its parameters."""
+
+    vocab_size = 4
+    max_length = 16
+    mask_id = 4
+
+    def __init__(self, net):
+        super().__init__()
+        self.method = net.method
+        self.logits = net.forward
+
+    def forward(self, ids, positions, mask):
+        return self.logits(ids, positions, mask)
+
+
+class Full(lt.TaskBase):
+    """A task whose prompts are complete."""
+
+    length = 16
+    vocab = "abcd"
+
+    def generate(self, count, seed, first=0):
+        streams = [np.random.default_rng((seed, number, 1)) for number in range(first, first + count)]
+        rows = [stream.integers(4, size=16).tolist() for stream in streams]
+        return lt.Examples.padded(rows, 16, 16)
+
+    def verify(self, tokens):
+        return []
+
+
+def test_a_network_without_weights_is_evaluated_and_a_function_is_refused(pico):
+    pico.method = lt.METHODS["sidm"]
+    (row,) = lt.evaluate(Outside(pico), TASK, num_samples=2)
+    assert row["forward_passes"] == 16
+    with refused("net=function: must be a torch.nn.Module"):
+        lt.evaluate(lambda ids, positions, mask: None, TASK, num_samples=2)
+    with refused("2 problems of Full: nothing is left to decode"):
+        lt.evaluate(pico, Full(), num_samples=2)
 
 
 def test_a_model_of_boards_infills_the_puzzles_of_a_data_set(pico, tmp_path):

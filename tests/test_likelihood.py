@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, Decoding, Size, Transformer, log_likelihood
+from latent_tokens import METHODS, Decoding, Size, Transformer, any_order, given, log_likelihood
 from latent_tokens.core.likelihood import score_tokens
 from latent_tokens.core.sampling import generate
 from latent_tokens.evaluation.likelihood import (
@@ -19,6 +19,7 @@ from latent_tokens.evaluation.likelihood import (
     LikelihoodSettings,
     batches_by_length,
     nats_along_orders,
+    schedule_for,
     score_continuations,
 )
 from latent_tokens.tasks import Examples
@@ -193,6 +194,14 @@ def test_a_sequence_has_its_own_orders_whatever_batch_it_is_in(net, monkeypatch,
     expected = -log_likelihood(net, net.method, every_sequence()[:8], order, *counts).sum(1).numpy()
     found = nats_along_orders(net, examples, order="left_to_right")[0]
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_default_order_is_that_of_the_method():
+    backwards = replace(METHODS["scdm"], order=given(range(3, -1, -1)))
+    assert schedule_for(backwards, None) is backwards.order
+    assert schedule_for(backwards, "uniform") is any_order
+    for method in METHODS.values():
+        assert schedule_for(method, None) is method.order
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """`fit` trains a network of the user's own as it trains a Transformer."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
@@ -254,6 +254,26 @@ def test_compiled_network_is_trained_under_its_own_names(tmp_path):
 
 def test_own_network_starts_from_the_weights_of_a_run(whole, tmp_path):
     config = config_of(tmp_path / "run", steps=2, start=whole)
-    assert description(lt.fit(config, net=tied(seed=1)))["start"]["weights_sha256"] == tensors_sha256(
+    net = tied(seed=1)
+    assert description(lt.fit(config, net=net))["start"]["weights_sha256"] == tensors_sha256(
         load_file(whole / "model.safetensors")
     )
+    assert net.folder is None  # its rows do not name the run that it started from
+
+
+@dataclass
+class Near:
+    """A rule without a hash: to clean slots, and to the nearest masked ones."""
+
+    width: int
+
+    def __call__(self, q, k, c):
+        return (k < c) | ((k - q).abs() <= self.width)
+
+
+def test_a_rule_may_have_no_hash():
+    method = replace(lt.METHODS["scdm"], attention=Near(0))
+    net = tied()
+    known = torch.zeros(1, 16, dtype=torch.bool)
+    assert lt.generate(net, method, known.long(), known).tokens.shape == (1, 16)
+    assert method == replace(method, attention=Near(0)) != replace(method, attention=Near(1))

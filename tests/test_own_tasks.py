@@ -13,7 +13,7 @@ from latent_tokens.cli import main
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.data.splits import make_problems
 from latent_tokens.evaluation.problems import solve
-from latent_tokens.tasks import Solvable, errors_of
+from latent_tokens.tasks import Solvable, description, differing_settings, errors_of
 from latent_tokens.tasks.base import scores_of
 from latent_tokens.trace.record import DecodeRequest, LoadedModel, trace
 
@@ -105,6 +105,17 @@ def test_verify_can_subtract_tokens():
     signed = Palindrome()
     signed.verify = lambda tokens: [f"differ by {step}" for step in np.diff(tokens) if step < 0]
     assert errors_of(signed, np.array([3, 1], np.uint8), 2) == ["differ by -2"]
+
+
+@dataclass(frozen=True)
+class Houses(Palindrome):
+    """A task with a field whose name a task of ours has, too."""
+
+    num_houses: int = 3
+
+
+def test_a_field_is_compared_whatever_its_name():
+    assert differing_settings(Houses(5), description(Houses())) == {"num_houses": (5, 3)}
 
 
 def config_of(out, **changes):

@@ -111,6 +111,12 @@ def test_models_that_a_page_cannot_have_have_a_reason(six, tmp_path, monkeypatch
     assert "built-in attention masks" in models.why_recorded([own])
     assert models.why_recorded([six, six]) == ""  # whose weights count once
     own.net.method = six.net.method
+    own.net.answer_tokens = [0, 1]
+    assert "without parts or answer_tokens" in models.why_recorded([own])
+    own.net.answer_tokens = None
+    own.net.method = METHODS["mdm-left"]
+    assert "not with readout=left" in models.why_recorded([own])
+    own.net.method = six.net.method
     own.net.size = Size(20, 2, 1)
     assert "widths that are multiples of 8" in models.why_recorded([own])
     half = LoadedModel(six.name, from_pretrained(six.name), six.task)

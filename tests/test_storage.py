@@ -203,6 +203,14 @@ def failing(code):
     return fail
 
 
+def test_a_read_only_directory_is_refused_before_it_is_used(tmp_path, monkeypatch):
+    tmp_path.chmod(0o500)
+    if os.access(tmp_path, os.W_OK):  # the superuser
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(OSError, match=r"cannot be written\. Make it writable, or use another"):
+        create_directory(tmp_path)
+
+
 def test_a_read_only_directory_is_refused_in_one_line(tmp_path, monkeypatch):
     """The superuser may write everywhere, so the refusal of the system is imitated."""
     tmp_path.chmod(0o500)

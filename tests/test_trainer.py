@@ -37,9 +37,19 @@ def loss_of(net, method, examples, seed):
 
 
 def test_collated_batch_has_the_loss_of_its_method(any_method, pico):
+    check_loss(any_method, pico, examples_of())
+
+
+@pytest.mark.parametrize("name", ["mdm-left", "ar-mtp"])
+def test_a_prediction_of_a_collated_batch_is_read_at_the_slot_before(name, pico):
     examples = examples_of()
-    expected = loss_of(pico, any_method, examples, seed=5)
-    collator = DiffusionCollator(any_method, pico.mask_id, seed=5)
+    examples.known[:, 0] = True
+    check_loss(replace(METHODS[name], readout="left"), pico, examples)
+
+
+def check_loss(method, pico, examples):
+    expected = loss_of(pico, method, examples, seed=5)
+    collator = DiffusionCollator(method, pico.mask_id, seed=5)
     batch = collator([examples[row] for row in range(len(examples))])
     logits = pico(batch["input_ids"], batch["position_ids"], batch["attention_mask"][:, 0])
     assert torch.allclose(collator.loss(logits, batch["labels"], batch["weights"]), expected, rtol=1e-5)

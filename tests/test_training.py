@@ -17,6 +17,8 @@ from safetensors.torch import load_file
 import latent_tokens as lt
 from helpers.refusals import refused
 from helpers.runs import checkpoints, description, flip, rows, stop_at, timeless, tiny_run
+from latent_tokens.cli import parse
+from latent_tokens.commands.train import run_train
 from latent_tokens.core.method import name_of
 from latent_tokens.training.checkpoint import CHECKPOINT_HASH_DIGITS, saved_states, saved_step
 from latent_tokens.training.run import Preempted
@@ -115,6 +117,11 @@ def test_resume_with_a_changed_or_corrupt_config_is_refused(whole, tmp_path):
         ("training", None, "config.json: corrupt"),
         ("training", {"precision": "fp64"}, "config.json: corrupt"),
         ("data_sha256", 0.5, "config.json: corrupt"),
+        (
+            "data_sha256",
+            {"train": "0"},
+            "its train examples were others when it started",
+        ),
     ):
         value = {**entries[part], **changes} if isinstance(changes, dict) else changes
         path.write_text(json.dumps({**entries, part: value}))
@@ -268,6 +275,22 @@ def test_a_signal_ends_the_step_and_saves(whole, tmp_path, number, code):
     if number is signal.SIGTERM:
         run = lt.fit(replace(config, resume="auto"))
         assert (run / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_a_signal_in_the_last_step_ends_the_runs_after_it(tmp_path, monkeypatch, capsys):
+    """Training of this run is complete, and another seed would start."""
+
+    def send(*reported):
+        if reported == ("validation", 2):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    words = "train sudoku-4 scdm --size pico --steps 2 --batch-size 4 --num-train 8 --num-validation 4"
+    with pytest.raises(Preempted, match="stopped at step 2 of 2"):
+        run_train(parse(f"{words} --seed 0 1 --out runs/{{seed}}".split()), observe=send)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["0"]
+    assert run_train(parse(f"{words} --out one".split()), observe=send) == 0
+    assert "validation loss" in capsys.readouterr().err
 
 
 def test_finished_run_needs_no_setting_at_its_default(tmp_path):

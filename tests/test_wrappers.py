@@ -114,6 +114,17 @@ def samples(net, generate=lt.generate):
     return lt.generate(net, METHOD, *examples(), lt.Decoding(candidates=4, latents=2), seed=1).tokens
 
 
+def test_dropout_of_an_adapter_differs_between_equal_slots(pico):
+    """A pass for some slots may look up the first projection, but not in training with dropout."""
+    pico.blocks[0].qkv = torch.nn.Sequential(pico.blocks[0].qkv, torch.nn.Dropout(0.5))
+    ids = torch.zeros(64, 16, dtype=torch.long)
+    positions = torch.arange(16).expand(64, 16)
+    slots = positions == 0
+    logits = pico.train()(ids, positions, torch.ones(64, 16, 16, dtype=torch.bool), slots)
+    assert (logits.std(0) > 0).all()
+    assert torch.equal(*pico.eval()(ids, positions, torch.ones(64, 16, 16, dtype=torch.bool), slots)[:2])
+
+
 @pytest.mark.slow
 def test_lora_on_a_transformer(folder, tmp_path):
     torch.manual_seed(0)

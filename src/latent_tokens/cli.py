@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import shlex
@@ -231,11 +232,12 @@ def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
 
 def entry() -> None:
     """Run the `latent-tokens` command, and end the process."""
+    # A terminal that lacks a character of a sample shows its escape.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = main()
-    if code in (
-        0,
-        processes.EX_TEMPFAIL,
-    ):  # after an error, another rank may be waiting in the group
+    # After an error, another rank may be waiting in the group.
+    if code in (0, processes.EX_TEMPFAIL):
         processes.leave()
     sys.exit(code)
 

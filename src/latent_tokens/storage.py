@@ -149,7 +149,7 @@ def create_directory(folder: Path) -> None:
     """Create a directory and its parents, if missing.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: it cannot be created, or not be written.
 
     Example:
         create_directory(Path("runs/four"))
@@ -159,6 +159,8 @@ def create_directory(folder: Path) -> None:
     except OSError as error:
         problem = f"{folder}: cannot be created ({error.strerror})"
         raise OSError(f"{problem}. {hint_for(error)}") from error
+    if not os.access(folder, os.W_OK):
+        raise OSError(f"{folder}: cannot be written. Make it writable, or use another directory.")
 
 
 def remove_empty(folders: Sequence[Path]) -> None:

@@ -91,7 +91,9 @@ def run_train(command: Train, observe: Observer | None = None) -> int:
     """Run `latent-tokens train`. Print each run directory. `observe` is that of `fit`."""
     configs = configs_of(command)
 
+    from latent_tokens.training.checkpoint import saved_step
     from latent_tokens.training.loop import fit
+    from latent_tokens.training.run import Preempted
     from latent_tokens.training.setup import is_finished
 
     several = len(configs) > 1
@@ -105,7 +107,12 @@ def run_train(command: Train, observe: Observer | None = None) -> int:
             CONSOLE.print(line, highlight=False, soft_wrap=True)
         else:
             start_time = time.perf_counter()
-            fit(config, observe=observe)
+            try:
+                fit(config, observe=observe)
+            except Preempted:
+                # A signal in the last step of the last run leaves nothing to stop.
+                if config is not configs[-1] or saved_step(config.folder) != config.steps:
+                    raise
             if processes.is_main():
                 CONSOLE.print(ending(config, time.perf_counter() - start_time))
         if processes.is_main():

@@ -151,7 +151,10 @@ def margin(logits: Float[Tensor, "A K V"]) -> Float[Tensor, "A K"]:
         >>> Decoding(candidates=4, confidence=margin).candidates
         4
     """
-    first, second = logits.softmax(-1).topk(2, dim=-1).values.unbind(-1)
+    probabilities = logits.softmax(-1)
+    if probabilities.shape[-1] == 1:  # the only token, ahead of none
+        return probabilities[..., 0]
+    first, second = probabilities.topk(2, dim=-1).values.unbind(-1)
     return first - second
 
 

@@ -99,6 +99,10 @@ class Method:
         """Whether the method decodes the first masked position next."""
         return is_left_to_right(self.order)
 
+    def __hash__(self) -> int:
+        # A rule or an order of your own may have no hash. Equality compares them.
+        return hash((self.window, self.targets, self.weight, self.readout, self.latents))
+
     @cached_property
     def latent_control(self) -> Literal["none", "fixed", "free"]:
         """How n is set: "none" (there is no latent token), "fixed" (in training) or "free" (at inference)."""

@@ -52,7 +52,7 @@ class FixedCount:
     def __post_init__(self) -> None:
         if not callable(self.tokens) and not is_whole(self.tokens, 1):
             raise ValueError(
-                f"tokens_per_step={self.tokens}: must be a whole number from 1, or a partition"
+                f"tokens_per_step={self.tokens!r}: must be a whole number from 1, or a partition"
             )
 
 

@@ -117,8 +117,7 @@ def groups_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return rows by their task, order, n and k."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        _, _, setting = setting_in_words(row).partition(", ")
-        groups.setdefault(f"{row['task']}, {setting}", []).append(row)
+        groups.setdefault(f"{row['task']}, {decoded_in_words(row)}", []).append(row)
     return groups
 
 
@@ -141,8 +140,13 @@ def by_train_seed(rows: Iterable[Row]) -> dict[int, Row]:
 
 def setting_in_words(row: Row) -> str:
     """Return the method of a row, its order, n and k."""
+    return f"{row['method']}, {decoded_in_words(row)}"
+
+
+def decoded_in_words(row: Row) -> str:
+    """Return the order of a row, n and k."""
     n = labeled(str(row["latents"]), bool(row.get("off_distribution")))
-    return f"{row['method']}, {decoding_in_words(row)}, n = {n}, k = {row['candidates']}"
+    return f"{decoding_in_words(row)}, n = {n}, k = {row['candidates']}"
 
 
 def paired(

@@ -17,7 +17,7 @@ from torch import nn
 
 from latent_tokens import processes
 from latent_tokens.checkpoints.learned import check_fits
-from latent_tokens.checks import changed, function_name
+from latent_tokens.checks import changed, function_name, refuse
 from latent_tokens.configs import SWEPT, EvalConfig
 from latent_tokens.core.cost import relative_cost
 from latent_tokens.core.decoding import Decoding, blocks_of, check_decoding
@@ -146,7 +146,12 @@ def evaluate(
         2
     """
     # Check the request before anything is computed.
-    net = cast(Transformer, unwrap(net))
+    inner = unwrap(net)
+    if not isinstance(inner, nn.Module):
+        problem = "must be a torch.nn.Module, to be put in eval mode and on a device"
+        fix = "generate(net, METHOD, ...) for another function"
+        refuse(f"net={type(inner).__name__}", problem, fix)
+    net = cast(Transformer, inner)
     task = task if isinstance(task, Text) else task_or_named(cast("Task | str", task))
     named, functions = split_functions(settings)
     config = changed(EvalConfig() if config is None else config, named)
@@ -154,6 +159,9 @@ def evaluate(
     config = with_protocol(net, task, config, functions)
     decodings = checked_decodings(net, task, config, functions, evaluator)
     problems, score = problems_and_score(net, task, config, evaluator)
+    is_masked = ~problems.known & (np.arange(problems.tokens.shape[1]) < problems.lengths[:, None])
+    if not is_masked.any():
+        refuse(f"{len(problems)} problems of {task.name}", "nothing is left to decode", "others")
     if not isinstance(task, Text):
         name = config.data.name if config.data else None
         of_problems |= {"problems": name, "problems_sha256": fingerprint(problems)}

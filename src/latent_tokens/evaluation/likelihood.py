@@ -118,8 +118,7 @@ def nats_along_orders(
 def schedule_for(method: Method, order: str | None) -> Order:
     """Return the order of a name: uniform, left_to_right or blockwise:N.
 
-    None is uniform, or left_to_right if the method decodes so. Under a rule with blocks, uniform is
-    the order of the method.
+    None is the order of the method. Under a rule with blocks, uniform is, too.
 
     Raises:
         ValueError: the name is unknown, or the method decodes from left to right only.
@@ -136,7 +135,8 @@ def schedule_for(method: Method, order: str | None) -> Order:
         return left_to_right
     if block is not None:
         return blockwise(block)
-    return any_order if block_of(method.attention) is None else method.order
+    is_own = order is None or block_of(method.attention) is not None
+    return method.order if is_own else any_order
 
 
 def sequences_of(

@@ -124,8 +124,8 @@ def samples_in_words(task: Language, samples: Tokens, problems: Examples) -> lis
 
 
 def device_of(net: Transformer) -> torch.device:
-    """Return the device of the weights."""
-    return next(net.parameters()).device
+    """Return the device of the weights, or the CPU if a network has none."""
+    return next((weight.device for weight in net.parameters()), torch.device("cpu"))
 
 
 def find_problems(task: Task, config: EvalConfig) -> Examples:

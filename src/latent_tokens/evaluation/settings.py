@@ -282,16 +282,17 @@ def shown_candidates(method: Method, decoding: Decoding) -> int | str:
 def shown_order(method: Method, decoding: Decoding) -> str:
     """Return the order of a decoding with functions: that of positions, the confidence, or both.
 
-    Blocks decode by `top_prob` unless another confidence is named.
+    Blocks decode by `top_prob` unless another confidence is named, or an entropy bound decides.
     """
     order = order_of(method, decoding)
     block = block_of(order)
     names = [f"blockwise:{block}"] if block is not None else []
     if follows_order(method, decoding):
         names = [function_name(order)]
+    confidence = decoding.confidence if block is None else decoding.ranking
     default = None if block is None else top_prob
-    if decoding.confidence not in (None, default):
-        names.append(function_name(decoding.confidence))
+    if confidence not in (None, default):
+        names.append(function_name(confidence))
     if names:
         return " ".join(names)
     is_uniform = shown_candidates(method, decoding) == 1
@@ -308,7 +309,8 @@ def order_of_row(
     """Return the order of a row: its name, or how functions and a confidence decode."""
     functions = with_own_order(method, config, functions)
     is_named = functions.keys().isdisjoint(("order", "confidence", "select"))
-    if is_named and config.confidence is None:
+    has_blocks = block_of(order_of(method, decoding)) is not None
+    if is_named and config.confidence is None and not has_blocks:
         return order_for(method, task, config)
     return shown_order(method, decoding)
 

@@ -22,7 +22,7 @@ from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, sup
 from latent_tokens.core.generated import Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
-from latent_tokens.core.order import block_of
+from latent_tokens.core.order import any_order, block_of
 from latent_tokens.core.sampling import (
     CandidateLogits,
     decode,
@@ -106,6 +106,8 @@ def generate(
             "must be a Decoding",
             "keywords, or Decoding(...)",
         )
+    if "order" in settings and decoding.order is any_order and decoding.candidates == 1:
+        settings.setdefault("candidates", None)  # that of order=uniform, which is replaced
     decoding = changed(decoding, settings)
     length = tokens.shape[-1]
     check_length(inner, length)

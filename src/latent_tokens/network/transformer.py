@@ -413,7 +413,9 @@ class Transformer(nn.Module):
         if slots is not None and may_skip:
             is_small = 3 * self.table_rows < 2 * ids.numel()
             is_rounded = torch.is_autocast_enabled(ids.device.type)
-            use_table = is_small and not is_rounded and not self.has_hooked_embeddings
+            # Dropout of an adapter would have one mask per row of the table.
+            is_plain = type(cast(Block, self.blocks[0]).qkv) is nn.Linear or not self.training
+            use_table = is_small and not is_rounded and is_plain and not self.has_hooked_embeddings
             qkv_table = self.qkv_table() if use_table else None
             for_heads = mask[:, None] if isinstance(mask, Tensor) else mask
             return self.forward_at(ids, positions, for_heads, slots, qkv_table)

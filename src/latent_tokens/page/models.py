@@ -49,13 +49,15 @@ def why_not_in_page(model: LoadedModel) -> str:
         side**2 for side in SIDES
     ]:
         return "A page decodes with models of sudoku-4, sudoku-6, sudoku-9 and sudoku-16 only."
-    if type(net) is not Transformer or net.method is None or net.folder is None:
-        return "A page decodes with saved models of the built-in network only."
+    is_saved = type(net) is Transformer and net.method is not None and net.folder is not None
+    if not is_saved or net.parts is not None or net.answer_tokens is not None:
+        return "A page takes saved models of the built-in network only, without parts or answer_tokens."
     if (
         net.method.attention not in STORED_RULES.values()
         or net.method.order not in STORED_ORDERS.values()
+        or net.method.readout == "left"
     ):
-        return "A page decodes with the built-in attention masks and orders only."
+        return "A page decodes with the built-in attention masks and orders only, not with readout=left."
     if net.size.width % KERNEL_COLUMNS:
         return f"A page decodes with widths that are multiples of {KERNEL_COLUMNS} only."
     with safe_open(weights_of(model), "pt") as file:

@@ -38,6 +38,7 @@ FIXED = (
     *("name", "box_rows", "box_columns", "num_train", "length"),
     *("num_houses", "num_attributes", "max_clues"),
 )
+OWN_FIXED = ("name", "num_train", "length")
 SMALL = 100_000  # training examples of the small siblings
 
 EVERY: tuple[Solvable, ...] = (
@@ -114,9 +115,11 @@ def description(task: Language) -> dict[str, Json]:
     if isinstance(task, Text):
         return dict(task.description())
     names: list[str] = [field.name for field in fields(task)] if is_dataclass(task) else []
-    settings = {name: getattr(task, name) for name in names if name not in FIXED}
+    is_own = isinstance(task, TaskBase)  # of a user, whose fields may have names of ours
+    fixed = OWN_FIXED if is_own else FIXED
+    settings = {name: getattr(task, name) for name in names if name not in fixed}
     entries: dict[str, Json] = {"name": task.name}
-    if isinstance(task, TaskBase):
+    if is_own:
         entries["module"] = f"{type(task).__module__}:{type(task).__qualname__}"
     return entries | settings
 

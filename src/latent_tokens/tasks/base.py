@@ -216,7 +216,8 @@ class TaskBase(ABC):
         ...
         ...     def generate(self, count, seed, first=0):
         ...         numbers = range(first, first + count)
-        ...         halves = [np.random.default_rng((seed, i)).integers(3, size=4).tolist() for i in numbers]
+        ...         streams = [np.random.default_rng((seed, i, 1)) for i in numbers]  # sampling has (seed, i)
+        ...         halves = [stream.integers(3, size=4).tolist() for stream in streams]
         ...         return Examples.padded([half + half[::-1] for half in halves], 4, self.length)
         ...
         ...     def verify(self, tokens):

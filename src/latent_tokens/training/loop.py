@@ -189,7 +189,7 @@ def train_steps(run: Run, observe: Observer) -> None:
                 run.save()
                 observe("saved", state.step)
                 save_time = time.perf_counter()
-            if num_signals and not is_last:
+            if num_signals:
                 progress_made = f"stopped at step {state.step} of {config.steps}"
                 raise Preempted(f"{progress_made}, saved in {config.folder}", signals)
 

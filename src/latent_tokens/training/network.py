@@ -241,11 +241,14 @@ def given_network(
     adopt(inner, {"vocab_size": task.vocab_size, "max_length": task.length}, task.name)
     if isinstance(inner, HuggingFaceDenoiser):
         prepare(inner, config)
+    # Rows and exports would name its directory: that of a base, which has the tokenizer, stays.
+    folder = inner.folder if isinstance(inner, HuggingFaceDenoiser) else None
     if isinstance(origin, Path):
         from_pretrained(origin, net=inner)
     if not is_transformer(inner):
         check_network(as_denoiser(inner), method, task.length, task.vocab_size)
     inner.method = method
+    inner.folder = folder
     return inner
 
 

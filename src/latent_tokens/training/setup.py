@@ -318,7 +318,15 @@ def check_or_write(
     """
     processes.barrier()  # all ranks have seen an empty directory before rank 0 writes to it
     if started is not None:
-        check_same(folder, started.get("data_sha256"), contents["data_sha256"])
+        data: Any = started.get("data_sha256")
+        check_same(folder, data, {})  # that it is an object
+        for split, digest in contents["data_sha256"].items():
+            if data.get(split) != digest:
+                problem = f"{folder}: its {split} examples were others when it started"
+                fix = "Restore the data set, or choose another directory"
+                raise ValueError(
+                    f"{problem}. {fix}. A task generates equal examples for equal seeds."
+                )
         check_same(folder, started.get("model"), contents["model"])
         check_same(folder, started, {"method": contents["method"]})
         if not is_described(task, started.get("task")):

@@ -120,7 +120,7 @@ def test_resume_with_a_changed_or_corrupt_config_is_refused(whole, tmp_path):
         (
             "data_sha256",
             {"train": "0"},
-            "its train examples were others when it started",
+            "run was started with other train examples. Restore the data set",
         ),
     ):
         value = {**entries[part], **changes} if isinstance(changes, dict) else changes

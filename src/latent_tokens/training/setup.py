@@ -322,7 +322,7 @@ def check_or_write(
         check_same(folder, data, {})  # that it is an object
         for split, digest in contents["data_sha256"].items():
             if data.get(split) != digest:
-                problem = f"{folder}: its {split} examples were others when it started"
+                problem = f"{folder} was started with other {split} examples"
                 fix = "Restore the data set, or choose another directory"
                 raise ValueError(
                     f"{problem}. {fix}. A task generates equal examples for equal seeds."

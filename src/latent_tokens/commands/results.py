@@ -89,18 +89,15 @@ def print_comparison(first: str, second: str) -> None:
         [row for file in found_files([run]) for row in latest_rows(file)] for run in (first, second)
     )
     lines: list[tuple[str, ...]] = []
-    for difference in common_settings(*sides):
-        low, high = difference.interval
+    for comparison in common_settings(*sides):
+        low, high = comparison.interval
         test = ("", "", "")
-        if difference.p_value is not None:
-            test = (
-                f"{difference.p_value:.2g}",
-                str(difference.only_one[0]),
-                str(difference.only_one[1]),
-            )
-        seeds = " ".join(map(str, difference.seeds))
-        values = (f"{difference.difference:+.1f}", f"{low:+.1f} - {high:+.1f}")
-        lines.append((*difference.settings, seeds, *values, *test))
+        if comparison.p_value is not None:
+            only_a, only_b = map(str, comparison.only_one)
+            test = (f"{comparison.p_value:.2g}", only_a, only_b)
+        seeds = " ".join(map(str, comparison.seeds))
+        values = (f"{comparison.difference:+.1f}", f"{low:+.1f} - {high:+.1f}")
+        lines.append((*comparison.settings, seeds, *values, *test))
     heads = ("A", "B", "seeds", "A - B", "95% interval", "p", "only A", "only B")
     columns = dict(zip(heads, map(list, zip(*lines, strict=True)), strict=True))
     print_table(Sheet(columns, optional=("only A", "only B", "seeds"), texts=("A", "B")))

@@ -159,8 +159,7 @@ def evaluate(
     config = with_protocol(net, task, config, functions)
     decodings = checked_decodings(net, task, config, functions, evaluator)
     problems, score = problems_and_score(net, task, config, evaluator)
-    is_masked = ~problems.known & (np.arange(problems.tokens.shape[1]) < problems.lengths[:, None])
-    if not is_masked.any():
+    if not (~problems.known & problems.inside).any():
         refuse(f"{len(problems)} problems of {task.name}", "nothing is left to decode", "others")
     if not isinstance(task, Text):
         name = config.data.name if config.data else None

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.data import get_worker_info
@@ -18,6 +17,7 @@ from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.core.layout import left_slots
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.objective import corrupt, cross_entropy
+from latent_tokens.core.state import write_tokens
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.tasks.examples import Example, stack
 
@@ -89,13 +89,12 @@ class DiffusionCollator:
         targets = batch.tokens.gather(1, batch.layout.positions)
         labels = targets.masked_fill(~batch.scored, IGNORED_LABEL)
         weights = batch.weight[:, None] * batch.scored
-        if method.readout == "left":
-            # A prediction is read at the slot of the position before. Others go to an extra column.
-            length = labels.shape[1]
-            read = left_slots(batch.layout).masked_fill(~batch.scored, length)
-            nowhere = F.pad(torch.full_like(labels, IGNORED_LABEL), (0, 1))
-            labels = nowhere.scatter(1, read, labels)[:, :length]
-            weights = F.pad(torch.zeros_like(weights), (0, 1)).scatter(1, read, weights)[:, :length]
+        if method.readout == "left":  # a prediction is read at the slot of the position before
+            read = left_slots(batch.layout)
+            labels = write_tokens(
+                torch.full_like(labels, IGNORED_LABEL), read, labels, batch.scored
+            )
+            weights = write_tokens(torch.zeros_like(weights), read, weights, batch.scored)
         return {
             "input_ids": method.input_ids(batch.tokens, batch.layout, self.mask_id),
             "position_ids": batch.layout.positions,

@@ -125,6 +125,13 @@ def test_check_network_passes_blocks_that_add_nothing_yet():
     lt.check_network(net, SCDM, LENGTH, VOCAB)
 
 
+def test_a_network_with_mask_id_0_states_its_vocabulary():
+    net = nn.Linear(1, 1)
+    net.mask_id = 0
+    with refused("net.mask_id=0", "number of tokens", "net.vocab_size"):
+        lt.generate(net, SCDM, NOTHING.long(), NOTHING, seed=0)
+
+
 def test_generate_checks_a_network_once_per_method():
     net = Wrapped()
     steps = lt.Decoding(1, tokens_per_step=8)

@@ -5,6 +5,7 @@ A row is a call, the setting or value that the answer names, and the fix or limi
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -103,7 +104,17 @@ METHOD_ROWS = [
 ]
 DECODING_ROWS = [
     *((decoding_with(candidates=k), f"candidates={k!r}", "from 1") for k in (0, -1, "some")),
-    *((decoding_with(latents=n), f"latents={n!r}", "from 0") for n in (-1, 1.5, "none")),
+    *((decoding_with(latents=n), f"latents={n!r}", "from 0") for n in (-1, 1.5, "none", np.arange(2))),
+    *(
+        (decoding_with(**{name: value}), f"{name}={value!r}", f"{name}.item()")
+        for name, value in (
+            ("latents", np.int64(4)),
+            ("temperature", np.float32(0.5)),
+            ("tokens_per_step", torch.tensor(2)),
+            ("threshold", np.float32(0.5)),
+            ("remask_below", np.float32(0.1)),
+        )
+    ),
     *((decoding_with(temperature=t), "temperature", "0 or more") for t in (-0.1, NAN, float("inf"), "1")),
     *((decoding_with(candidates=4, confidence_noise=c), "confidence_noise", "0 or more") for c in (-1, NAN)),
     *((decoding_with(top_p=p), f"top_p={p}", "at most 1") for p in (0, 1.1, None)),

@@ -166,6 +166,13 @@ def test_trace_of_a_text_has_its_tokens_and_no_errors():
     assert (start["kind"], shown) == ("text", "a b ____ c")
     assert sorted(cell for frame in recorded["frames"] for cell, _ in frame["chosen"]) == [4, 5, 6, 7]
     assert (recorded["end"]["wrong"], verdict_of(recorded)) == ([], "decoded")
+    beliefs = (pairs for frame in recorded["frames"] for pairs in frame["beliefs"].values())
+    seen = {*start["tokens"], *(token for pairs in beliefs for token, _ in pairs)}
+    chosen = {token for frame in recorded["frames"] for _, token in frame["chosen"]}
+    shown = {token for token, sign in enumerate(start["signs"]) if sign}
+    assert len(start["signs"]) == 257
+    assert shown <= seen | chosen
+    assert {token for token in chosen if 32 < token < 127} <= shown
 
 
 def test_wrong_cells_are_those_whose_value_repeats():

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
+from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask
+from torch.optim.swa_utils import AveragedModel
 
 from helpers.refusals import refused
 from helpers.tiny_models import DECODERS, VOCAB, WITH_WINDOW, tiny_model
@@ -117,6 +119,35 @@ def test_new_mask_token_has_the_mean_embedding(tied, tokens):
     logits = METHODS["scdm"].logits(net, tokens, layout)
     assert (logits[..., VOCAB] == -torch.inf).all()
     assert logits[..., :VOCAB].isfinite().all()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_new_mask_token_is_saved_with_its_bias(tied, tokens, tmp_path):
+    model = HuggingFaceDenoiser(tiny_model("bert", tie_word_embeddings=tied), None).model
+    nn.init.normal_(model.get_output_embeddings().bias)
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path).eval()
+    assert torch.equal(loaded(tokens).logits, model(tokens).logits)
+
+
+@pytest.mark.parametrize("method", ["mdm", "esolm"])
+@pytest.mark.parametrize("wrap", [lambda net: net, AveragedModel], ids=["plain", "wrapped"])
+def test_columns_from_vocab_size_on_are_no_tokens(method, wrap):
+    """The logits of a vocabulary that is padded to a round number, as that of Qwen."""
+    inner = HuggingFaceDenoiser(tiny_model("llama"), None)
+    inner.vocab_size, inner.method = 5, METHODS[method]
+    padding = torch.where(torch.arange(VOCAB + 1) < 5, 0.0, 9.0)
+    inner.model.lm_head.register_forward_hook(lambda head, inputs, logits: logits + padding)
+    net = wrap(inner).eval()
+    known, order = torch.zeros(4, 6, dtype=torch.bool), torch.arange(6).expand(4, -1)
+    drafts = 2 if method == "esolm" else 0
+    for setting in ({}, {"drafts": drafts, "order": "left_to_right"}):
+        tokens = generate(net, None, known.long(), known, seed=0, **setting).tokens
+        assert tokens.max() < 5
+    counts = torch.zeros(4, dtype=torch.long), torch.full((4,), 6)
+    padded = log_likelihood(net, METHODS[method], tokens, order, *counts)
+    padding[5:] = -torch.inf
+    torch.testing.assert_close(log_likelihood(net, METHODS[method], tokens, order, *counts), padded)
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3_text", "bert"])

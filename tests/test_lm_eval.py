@@ -289,6 +289,23 @@ def test_answers_that_end_early_are_those_of_generate(lm_class, order, generatio
     assert lm.get_model_info()["generation"] == decoding
 
 
+def test_every_token_that_ends_a_text_ends_an_answer(lm_class):
+    prompt = (letters(7), {"until": [], "max_gen_toks": 8})
+
+    def answer(**config):
+        net = lt.HuggingFaceDenoiser(tiny_model("llama"), None, "shifted")
+        for name, ends in config.items():
+            getattr(net.model, name).eos_token_id = ends
+        (text,) = answers_of(lm_class(net, tokenizer_of()), "generate_until", prompt)
+        return text.replace(" ", "")
+
+    whole = answer()
+    other = whole[4]
+    assert other not in whole[:4]
+    for name in ("config", "generation_config"):
+        assert answer(**{name: [2, LETTERS.index(other)]}) == whole[:4]
+
+
 def test_decided_text_stays_the_same_whatever_follows():
     texts = list(map("".join, product("abc", repeat=6)))
     for until in (["b"], ["bc", "ab"], ["b", "abc"], ["abc", "b"], ["ca", "ab", "b"], ["aa", "a"]):

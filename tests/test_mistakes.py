@@ -166,7 +166,7 @@ CALLS = [
     (lambda net: lt.SIZES["huge"], "huge", "nano"),
     (lambda net: lt.Decoding(1, latents="4"), "latents='4'", "whole number"),
     (lambda net: lt.Decoding(1, order="unifrom"), "order unifrom", "mean uniform"),
-    (lambda net: lt.TrainConfig("sudoku-4", "scdm", seed=np.int64(1)), "seed np.int64", "Use int(seed)"),
+    (lambda net: lt.TrainConfig("sudoku-4", "scdm", seed=np.int64(1)), "seed np.int64", "Use seed.item()"),
     (lambda net: lt.TrainConfig("sudoku-4", "scdm", seed=1.5), "seed 1.5", "whole number"),
     (lambda net: lt.EvalConfig(latents="some"), "latents some", "whole number"),
     (lambda net: lt.DataConfig("sudoku-4", num_train=-1), "num-train -1", "from 0"),

@@ -93,16 +93,17 @@ def is_whole(value: object, least: int | None = None) -> bool:
 
 def check_int(name: str, value: object, least: int, most: int | None = None) -> None:
     """Raise ValueError if `value` is not a whole number from `least` to `most`, or to 2^63 - 1."""
+    check_plain(name, value)
     if not is_whole(value, least) or (most is not None and cast(int, value) > most):
         limit = "below 2^63" if most is None else f"at most {most:,}"
-        problem = f"must be a whole number from {least}, {limit}"
-        if (
-            hasattr(value, "__index__")
-            and not isinstance(value, int)
-            and not getattr(value, "ndim", 0)
-        ):
-            problem = f"must be an int of Python. Use int({name})."
-        raise ValueError(f"{name}={value!r}: {problem}")
+        raise ValueError(f"{name}={value!r}: must be a whole number from {least}, {limit}")
+
+
+def check_plain(name: str, value: object) -> None:
+    """Raise ValueError if `value` is a number of NumPy or torch, which no row of results can store."""
+    is_plain = isinstance(value, int | float) or not hasattr(value, "item")
+    if not is_plain and not getattr(value, "ndim", 0):
+        raise ValueError(f"{name}={value!r}: must be a number of Python. Use {name}.item().")
 
 
 def check_label(name: str, value: object) -> None:

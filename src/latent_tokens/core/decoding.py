@@ -15,6 +15,7 @@ from latent_tokens.checks import (
     Registry,
     block_in,
     check_int,
+    check_plain,
     function_name,
     is_number,
     is_whole,
@@ -69,7 +70,8 @@ def growing(clean: int) -> int:
 
 def check_count(name: str, value: object, least: int) -> None:
     """Raise ValueError if a setting is not a `Count`, or None."""
-    if value not in (None, "all") and not callable(value) and not is_whole(value, least):
+    is_all = value is None or (isinstance(value, str) and value == "all")
+    if not is_all and not callable(value) and not is_whole(value, least):
         raise ValueError(f"{name}={value!r}: must be a whole number from {least}, or 'all'")
 
 
@@ -141,6 +143,12 @@ class Decoding:
         remask_every: int | None,
     ) -> None:
         """Resolve names and short forms, check each setting, then those that exclude each other."""
+        values = (threshold, entropy_bound, factor, frechet_bound)
+        rules = dict(zip(RULES, values, strict=True))
+        of_steps = {"tokens_per_step": tokens_per_step, **rules}
+        of_remasking = {"remask_below": remask_below, "remask_every": remask_every}
+        for name, value in {**vars(self), **of_steps, **of_remasking}.items():
+            check_plain(name, value)
         check_count("candidates", self.candidates, least=1)
         check_count("latents", self.latents, least=0)
         check_int("drafts", self.drafts, 0)
@@ -158,8 +166,6 @@ class Decoding:
         check_schedule(self)
         if not is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"top_p={self.top_p!r}: must be above 0 and at most 1")
-        values = (threshold, entropy_bound, factor, frechet_bound)
-        rules = dict(zip(RULES, values, strict=True))
         object.__setattr__(self, "select", rule_from(select, tokens_per_step, rules))
         check_selection(self)
         object.__setattr__(self, "remask", remask_from(self.remask, remask_below, remask_every))

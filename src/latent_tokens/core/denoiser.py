@@ -24,8 +24,9 @@ class Denoiser(Protocol):
     depend on, the mask and the positions, is tested by `check_network`. If `supports_slots` is
     true, it takes a fourth argument, slots Bool[B, S], and returns the logits of these slots only,
     (N, V), row by row. On an accelerator its mask may then be a FlexAttention BlockMask. If it has
-    `num_positions`, a number and not None, longer rows are refused. `check_network` asks for a
-    column of each token, or for as many as its `num_logits`.
+    `num_positions`, a number and not None, longer rows are refused. If it has `vocab_size`, columns
+    from it on are never chosen: some networks pad their logits. `check_network` asks for a column
+    of each token, or for as many as its `num_logits`.
 
     Example:
         >>> isinstance(net, Denoiser)
@@ -49,6 +50,15 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
     return logits
 
 
+def token_logits(net: Denoiser, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
+    """Return the logits with the columns of MASK, and from `vocab_size` on, at minus infinity."""
+    logits = exclude_mask_token(net.mask_id, logits)
+    end, columns = getattr(net, "vocab_size", None), logits.shape[-1]
+    if end is None or columns <= end or (columns, net.mask_id) == (end + 1, end):
+        return logits
+    return logits.index_fill(-1, torch.arange(end, columns, device=logits.device), -torch.inf)
+
+
 def check_length(net: Denoiser | nn.Module, length: int) -> None:
     """Raise ValueError if a network has `num_positions`, and they are fewer than those of a row."""
     longest = getattr(unwrap(net), "num_positions", None)
@@ -66,6 +76,7 @@ class Wrapped:
     wrapper: Callable[..., Tensor]
     mask_id: int
     supports_slots: bool
+    vocab_size: int | None
 
     def __call__(self, *inputs: Any) -> Tensor:
         return self.wrapper(*inputs)
@@ -90,7 +101,7 @@ def unwrap(net: Denoiser | nn.Module) -> Denoiser:
 
 
 def as_denoiser(net: Denoiser | nn.Module) -> Denoiser:
-    """Return a network with `mask_id` and `supports_slots`, which a wrapper may lack. It is called as it is.
+    """Return a network with its attributes, which a wrapper may lack. It is called as it is.
 
     Raises:
         ValueError: the network has no `mask_id`.
@@ -101,4 +112,7 @@ def as_denoiser(net: Denoiser | nn.Module) -> Denoiser:
         if hasattr(inner, "get_output_embeddings"):  # a model of transformers
             fix = "Train from its directory with start=, or wrap it: docs/own-network.md has a wrapper"
         raise ValueError(f"net={type(inner).__name__}: has no mask_id. {fix}.")
-    return inner if inner is net else Wrapped(net, inner.mask_id, supports_slots(inner))
+    if inner is net:
+        return inner
+    vocab_size = getattr(inner, "vocab_size", None)
+    return Wrapped(net, inner.mask_id, supports_slots(inner), vocab_size)

@@ -24,7 +24,7 @@ from latent_tokens.core.decoding import (
     check_num_latents,
     resolve_count,
 )
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, exclude_mask_token
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, token_logits
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_permutation, left_to_right
@@ -183,7 +183,7 @@ def in_one_pass(
         mask = torch.cat([top, torch.cat([before, same_slot], 1)]).expand(batch, -1, -1)
         clean = arranged.masked_fill(rank >= ends[:, None], net.mask_id)  # the rest has no meaning
         ids = torch.cat([clean, torch.full_like(clean, net.mask_id)], 1)
-        logits = exclude_mask_token(net.mask_id, net(ids, order.repeat(1, 2), mask))[:, length:]
+        logits = token_logits(net, net(ids, order.repeat(1, 2), mask))[:, length:]
     log_probabilities = torch.zeros(tokens.shape, dtype=torch.float64, device=tokens.device)
     at = masked[:, : logits.shape[1]]  # no slot is past the longest row
     log_probabilities[masked] = log_probability(logits[at], arranged[masked])

@@ -40,7 +40,7 @@ from latent_tokens.core.attention import (
     is_cacheable,
     semi_causal,
 )
-from latent_tokens.core.denoiser import Denoiser, exclude_mask_token, supports_slots
+from latent_tokens.core.denoiser import Denoiser, supports_slots, token_logits
 from latent_tokens.core.layout import Layout, left_of, left_slots, next_layout
 from latent_tokens.core.order import (
     Order,
@@ -202,7 +202,7 @@ class Method:
         logits = net(ids, layout.positions, dense_mask(self.attention, layout))
         if self.readout == "left":
             logits = logits.gather(1, left_slots(layout)[:, :, None].expand_as(logits))
-        return exclude_mask_token(net.mask_id, logits)
+        return token_logits(net, logits)
 
     def logits_at(
         self, slots: Bool[Tensor, "B S"], net: Denoiser, tokens: Int[Tensor, "B L"], layout: Layout
@@ -222,7 +222,7 @@ class Method:
             logits = some_logits(ids, layout.positions, mask, read)[number]
         else:
             logits = some_logits(ids, layout.positions, mask, slots)
-        return exclude_mask_token(net.mask_id, logits)
+        return token_logits(net, logits)
 
     def input_ids(
         self, tokens: Int[Tensor, "B L"], layout: Layout, mask_id: int

@@ -25,7 +25,7 @@ from torch import Tensor
 from latent_tokens.checks import refuse
 from latent_tokens.core.attention import Rule, allows
 from latent_tokens.core.decoding import Decoding, num_candidates_and_latents
-from latent_tokens.core.denoiser import Denoiser, exclude_mask_token
+from latent_tokens.core.denoiser import Denoiser, token_logits
 from latent_tokens.core.distribution import Nucleus, inverse_cdf, token_probabilities
 from latent_tokens.core.method import Method
 from latent_tokens.core.state import State, Stop, write_tokens
@@ -121,7 +121,7 @@ def reference_step_logits(
 ) -> Float[Tensor, "A G W V"]:
     """Return the logits of the masked slots from a pass that computes those of every slot."""
     logits = net(steps.ids(tokens, net.mask_id), steps.positions, steps.mask(method.attention))
-    masked = exclude_mask_token(net.mask_id, logits[:, steps.step >= 0]).double()
+    masked = token_logits(net, logits[:, steps.step >= 0]).double()
     return masked.view(len(masked), steps.num_steps, -1, masked.shape[-1])
 
 

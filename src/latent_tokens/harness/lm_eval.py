@@ -148,16 +148,16 @@ def continue_contexts(
     (seed, number). Decoding ends when no later token changes a text.
     """
     decoding = replace(decoding, temperature=settings.temperature, top_p=settings.top_p)
-    num_new = settings.max_tokens
+    num_new, ends = settings.max_tokens, model.ends
     fitted = [model.fitted(context, num_new + model.feeds_first) for context in contexts]
 
     def answer(line: list[int], start: int) -> tuple[str, bool]:
         """Return the text after a context, and whether no later token changes it."""
         tokens = line[start : start + num_new]
-        ends = (model.codec.end, unwrap(model.net).mask_id)
-        length = next((index for index, token in enumerate(tokens) if token in ends), num_new)
+        stops = {*ends, unwrap(model.net).mask_id}
+        length = next((index for index, token in enumerate(tokens) if token in stops), num_new)
         text = model.codec.decode(tokens[:length])
-        is_at_end = tokens[length : length + 1] == [model.codec.end]
+        is_at_end = not ends.isdisjoint(tokens[length : length + 1])
         return before_stop(text, settings.until), is_at_end or is_decided(text, settings.until)
 
     texts: dict[int, str] = {}

@@ -27,7 +27,7 @@ from latent_tokens.evaluation.likelihood import (
     suffix_of,
 )
 from latent_tokens.hf.directory import from_pretrained
-from latent_tokens.hf.language_models import HuggingFaceDenoiser
+from latent_tokens.hf.language_models import HuggingFaceDenoiser, special_tokens
 from latent_tokens.hf.reading import BASE_FILES, read_model
 from latent_tokens.hub import fetch
 from latent_tokens.network.check import eval_mode
@@ -114,6 +114,19 @@ class TextModel:
         inner = unwrap(self.net)
         is_shifted = isinstance(inner, HuggingFaceDenoiser) and inner.readout == "shifted"
         return is_shifted and self.codec.tokenizer is not None
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that end a text: the codec's, and those of an autoregressive model's config.
+
+        A chat model may end a turn with another token than that of its tokenizer.
+        """
+        ends: set[int | None] = {self.codec.end}
+        if self.feeds_first:
+            model = cast(HuggingFaceDenoiser, unwrap(self.net)).model
+            for config in (model.config, model.generation_config):
+                ends.update(special_tokens(config)["eos"])
+        return frozenset(end for end in ends if end is not None)
 
     @property
     def starts_inputs(self) -> bool:

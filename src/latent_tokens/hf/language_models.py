@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_mask
 from latent_tokens.checks import check_choice, check_package
 from latent_tokens.core.attention import is_cacheable, visible
 from latent_tokens.core.confidence import last_slots
-from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.denoiser import token_logits
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import METHODS, Method
 from latent_tokens.core.state import PlannedStep
@@ -59,9 +59,12 @@ def check_model(model: PreTrainedModel) -> None:
     check_choice("attn_implementation", model.config._attn_implementation, ("sdpa", "eager"))
 
 
-def special_tokens(model: PreTrainedModel) -> dict[str, list[int | None]]:
-    """Return the ids of BOS, EOS and padding by kind, or None. Several tokens can end a text."""
-    ids = {kind: getattr(model.config, f"{kind}_token_id", None) for kind in ("bos", "eos", "pad")}
+def special_tokens(config: object) -> dict[str, list[int | None]]:
+    """Return the ids of BOS, EOS and padding by kind, or None. Several tokens can end a text.
+
+    The config is that of a model, or of its generation.
+    """
+    ids = {kind: getattr(config, f"{kind}_token_id", None) for kind in ("bos", "eos", "pad")}
     return {kind: token if isinstance(token, list) else [token] for kind, token in ids.items()}
 
 
@@ -78,7 +81,7 @@ def check_mask_id(
     problem = None
     if not 0 <= mask_id < model.config.vocab_size:
         problem = f"the vocabulary has {model.config.vocab_size} tokens"
-    for kind, ids in special_tokens(model).items():
+    for kind, ids in special_tokens(model.config).items():
         if mask_id in ids:
             problem = f"is the {kind} token of the model"
     if problem is not None:
@@ -87,7 +90,7 @@ def check_mask_id(
 
 def bos_token(model: PreTrainedModel) -> int:
     """Return the id in front of a text, BOS or else EOS. Raise ValueError without either."""
-    special = special_tokens(model)
+    special = special_tokens(model.config)
     for token in (*special["bos"][:1], *special["eos"][:1]):
         if token is not None and 0 <= token < model.config.vocab_size:
             return token
@@ -110,6 +113,10 @@ def add_row(model: PreTrainedModel) -> None:
     for layer in layers:
         weight = cast(Tensor, layer.weight)  # with tied embeddings, the same of both layers
         weight[-1] = weight[:-1].float().mean(0).to(weight.dtype)
+    bias = getattr(layers[1], "bias", None)
+    if bias is not None and not copied.tie_word_embeddings:
+        # A resized BERT shares its bias under two names, saves one of them and reads the other.
+        layers[1].bias = nn.Parameter(bias.clone())
 
 
 class HuggingFaceDenoiser(nn.Module):
@@ -488,7 +495,7 @@ class HuggingFaceCachedLogits:
         self.positions = key_positions[:, :num_kept]
         self.num_cached = num_fixed
         self.index_cache((slice(None), slice(None), slice(num_kept)))
-        return exclude_mask_token(self.net.mask_id, logits).double()
+        return token_logits(self.net, logits).double()
 
     def take(self, lines: Bool[Tensor, " R"]) -> None:
         """Keep some rows only."""

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from latent_tokens.checks import check_int, first_line
+from latent_tokens.checks import check_int, first_line, refuse
 from latent_tokens.core.attention import dense_mask
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, exclude_mask_token, unwrap
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, token_logits, unwrap
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
 from latent_tokens.network.transformer import is_transformer
@@ -83,7 +83,7 @@ class Probe:
                 "its logits are not finite. Let each slot attend where the mask is true, at least "
                 "to itself, and check that the weights have not diverged."
             )
-        return exclude_mask_token(self.net.mask_id, logits).double().clamp(min=LOWEST)
+        return token_logits(self.net, logits).double().clamp(min=LOWEST)
 
 
 def probe_of(
@@ -326,7 +326,10 @@ def check_once(net: Denoiser, method: Method, length: int) -> None:
     key = (id(net), method)
     if key in PASSED and length <= LONGEST_PASSED[key]:
         return
-    check_network(net, method, length, getattr(net, "vocab_size", net.mask_id))
+    vocab_size = getattr(net, "vocab_size", net.mask_id)
+    if vocab_size == 0:
+        refuse("net.mask_id=0", "the number of tokens is not known", "net.vocab_size to state it")
+    check_network(net, method, length, vocab_size)
     PASSED[key] = net
     LONGEST_PASSED[key] = length
 

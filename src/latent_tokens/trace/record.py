@@ -198,7 +198,20 @@ def trace(request: DecodeRequest) -> TraceRecord:
         "processed": decoded.processed,
         "seconds": round(decoded.seconds, 3),
     }
-    return {"start": start_of(request), "frames": frames, "end": end}
+    start = start_of(request)
+    if isinstance(task, Text):
+        seen = seen_tokens(start, frames)
+        start["signs"] = [
+            sign if token in seen else "" for token, sign in enumerate(start["signs"])
+        ]
+    return {"start": start, "frames": frames, "end": end}
+
+
+def seen_tokens(start: Start, frames: list[Frame]) -> set[float | None]:
+    """Return the tokens that a decode gives, decodes or predicts. A text may have 100,000 others."""
+    decoded = [token for frame in frames for _, token in frame["chosen"]]
+    beliefs = [pairs for frame in frames for pairs in frame["beliefs"].values()]
+    return {*start["tokens"], *decoded, *(token for pairs in beliefs for token, _ in pairs)}
 
 
 def start_of(request: DecodeRequest) -> Start:

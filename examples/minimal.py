@@ -69,7 +69,7 @@ def attention_mask(rule, num_clean, num_slots):
 
 
 class Block(nn.Module):
-    """Attention, then MLP, each of a LayerNorm of the residual stream (`Block`, network/transformer.py)."""
+    """Attention, then MLP, each of a LayerNorm of the residual stream (`Block`, network/block.py)."""
 
     def __init__(self):
         super().__init__()

@@ -19,6 +19,7 @@ CHECKED = (
         "core.distribution",
         "core.speculation",
         "core.remasking",
+        "network.block",
         "network.transformer",
         "network.kernels",
         "network.memory",

@@ -25,7 +25,7 @@ from latent_tokens.data.splits import SplitBuilder
 from latent_tokens.evaluation.intervals import half_interval, half_interval_of_ratio, student, wilson
 from latent_tokens.evaluation.text import distinct, unigram_entropy as entropy_of_sample
 from latent_tokens.hf.layouts import common_dtype
-from latent_tokens.network.transformer import Block
+from latent_tokens.network.block import Block
 from latent_tokens.storage import read_lines
 from latent_tokens.tasks import Countdown, Examples, Text
 from latent_tokens.tasks.base import evenly, split_by_key

@@ -15,7 +15,7 @@ from latent_tokens.core import sampling as reference
 from latent_tokens.core.distribution import nucleus
 from latent_tokens.core.sampling import decode, finish, reference_logits
 from latent_tokens.core.state import first_state
-from latent_tokens.network import memory, transformer
+from latent_tokens.network import block, memory
 from latent_tokens.network.fast import FastCandidateLogits, decoding_microbatches, qkv_table
 from latent_tokens.sizes import Size
 
@@ -165,7 +165,7 @@ def check_equal(net, method, decoding):
 
 @pytest.mark.parametrize(("method", "decoding"), PAIRS.values(), ids=PAIRS)
 def test_optimized_equals_reference_in_any_batch(monkeypatch, method, decoding):
-    monkeypatch.setattr(transformer, "TOKENS_PER_GROUP", 3 * LENGTH)  # groups of three rows or more
+    monkeypatch.setattr(block, "TOKENS_PER_GROUP", 3 * LENGTH)  # groups of three rows or more
     check_equal(untrained(), method, decoding)
 
 
@@ -199,7 +199,7 @@ def test_first_of_equal_candidates_is_decoded_by_any_network(confidence):
     decoding = lt.Decoding(candidates="all", confidence=confidence)
     for seed in range(40):
         torch.manual_seed(seed)
-        net = transformer.Transformer(Size(64, 4, 4), 6, 36, "rotary").eval().requires_grad_(False)
+        net = lt.Transformer(Size(64, 4, 4), 6, 36, "rotary").eval().requires_grad_(False)
         for weights in net.parameters():
             if weights.ndim > 1:
                 weights.normal_(0, 0.3)

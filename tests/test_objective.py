@@ -11,7 +11,7 @@ from helpers.documentation import ROOT
 from helpers.runs import rows, tiny_run
 from latent_tokens import METHODS, SIZES, TASKS, Size, Transformer, fit, loss
 from latent_tokens.core.objective import corrupt, weighted_nll
-from latent_tokens.network import memory, transformer
+from latent_tokens.network import block, memory
 from latent_tokens.network.memory import (
     MAX_RATIO,
     MIN_SLOTS,
@@ -79,7 +79,7 @@ def assert_equal(found, expected):
 
 def test_parts_and_scored_slots_alone_give_equal_gradients(small, monkeypatch, any_method):
     """In parts of five rows, and from the logits of all slots."""
-    monkeypatch.setattr(transformer, "TOKENS_PER_GROUP", 64)
+    monkeypatch.setattr(block, "TOKENS_PER_GROUP", 64)
     tokens, known, lengths = ragged()
     batch = corrupt(any_method, tokens, known, generator(3), mask_id=4, lengths=lengths)
     expected = gradients_of(small, any_method, batch)

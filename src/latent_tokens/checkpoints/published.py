@@ -22,7 +22,8 @@ from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 from latent_tokens.checkpoints.files import check_equal_shapes, read_json, read_tensor_file
 from latent_tokens.checks import Registry, check_int, first_line
 from latent_tokens.core.method import METHODS
-from latent_tokens.network.transformer import ROTARY_BASE, Transformer
+from latent_tokens.network.block import ROTARY_BASE
+from latent_tokens.network.transformer import Transformer
 from latent_tokens.sizes import LONGEST, Size
 
 BACKBONE_PREFIX = "backbone."

@@ -16,15 +16,9 @@ from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of
 from latent_tokens.core.speculation import StepsInOne
 from latent_tokens.core.state import PlannedStep
+from latent_tokens.network.block import Block, Rotation, apply_rotary, indices, merge_heads
 from latent_tokens.network.kernels import MANY_ROWS, attend, attend_last
-from latent_tokens.network.transformer import (
-    Block,
-    Rotation,
-    Transformer,
-    apply_rotary,
-    indices,
-    merge_heads,
-)
+from latent_tokens.network.transformer import Transformer
 
 
 class CachedLogits:

@@ -33,11 +33,12 @@ from latent_tokens.core.sampling import (
 from latent_tokens.core.speculation import reference_step_logits, speculate
 from latent_tokens.core.state import PlannedStep, State, Stop, first_state
 from latent_tokens.keywords import DecodingKeywords
+from latent_tokens.network.block import output_slots
 from latent_tokens.network.cached import CachedLogits
 from latent_tokens.network.check import check_once
 from latent_tokens.network.kernels import fast_nucleus, has_hooks, packed_weights
 from latent_tokens.network.memory import bucket_by_length, decoding_rows
-from latent_tokens.network.transformer import Transformer, output_slots
+from latent_tokens.network.transformer import Transformer
 
 TABLE_BYTES = 1 << 28  # the size limit of the first layer's table
 

@@ -18,7 +18,8 @@ from helpers.runs import checkpoints, description, stop_at, tiny_run
 from helpers.tiny_models import tiny_model
 from latent_tokens.cli import main
 from latent_tokens.harness.text_model import open_model
-from latent_tokens.hf.language_models import FAMILIES, Adapter, add_lora, merged
+from latent_tokens.hf.adapting import add_lora, merged
+from latent_tokens.hf.language_models import FAMILIES, Adapter
 from latent_tokens.tasks.text.tokenizer import learn_bpe
 from latent_tokens.training.step import ema_update, place_ema
 

@@ -25,7 +25,8 @@ from latent_tokens.checkpoints.stored_methods import load_method, method_from, m
 from latent_tokens.checks import check_choice, check_int, is_whole
 from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
-from latent_tokens.hf.language_models import HuggingFaceDenoiser, freeze_embeddings
+from latent_tokens.hf.adapting import freeze_embeddings
+from latent_tokens.hf.language_models import HuggingFaceDenoiser
 from latent_tokens.hf.reading import describe_hf_run, is_for_transformers, is_hf_run, open_hf_run
 from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.sizes import LONGEST, Size

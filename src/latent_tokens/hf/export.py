@@ -28,8 +28,9 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import name_of
 from latent_tokens.evaluation.rows import Row, read_results, trained_run
 from latent_tokens.hf import directory
+from latent_tokens.hf.adapting import merged
 from latent_tokens.hf.directory import describe
-from latent_tokens.hf.language_models import HuggingFaceDenoiser, merged
+from latent_tokens.hf.language_models import HuggingFaceDenoiser
 from latent_tokens.hf.layouts import copied_tokenizer
 from latent_tokens.hf.model_card import CARD, write_card
 from latent_tokens.hf.reading import is_for_transformers, of_transformers, read_model

@@ -39,13 +39,8 @@ from latent_tokens.checkpoints.files import (
 )
 from latent_tokens.checkpoints.stored_methods import method_from
 from latent_tokens.checks import check_choice, check_int, check_package, first_line
-from latent_tokens.hf.language_models import (
-    FAMILIES,
-    Adapter,
-    HuggingFaceDenoiser,
-    add_lora,
-    freeze_embeddings,
-)
+from latent_tokens.hf.adapting import add_lora, freeze_embeddings
+from latent_tokens.hf.language_models import FAMILIES, Adapter, HuggingFaceDenoiser
 from latent_tokens.hf.layouts import (
     LAYOUTS,
     PublishedLayout,

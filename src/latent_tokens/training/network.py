@@ -17,15 +17,9 @@ from latent_tokens.checks import check_package, first_line
 from latent_tokens.core.denoiser import HOLD_MODULE, Denoiser, as_denoiser, unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.data.splits import chunks_of
+from latent_tokens.hf.adapting import add_lora, checkpoint_activations, freeze_embeddings
 from latent_tokens.hf.directory import adopt, build, from_pretrained
-from latent_tokens.hf.language_models import (
-    Adapter,
-    HuggingFaceDenoiser,
-    add_lora,
-    check_mask_id,
-    checkpoint_activations,
-    freeze_embeddings,
-)
+from latent_tokens.hf.language_models import Adapter, HuggingFaceDenoiser, check_mask_id
 from latent_tokens.hf.reading import BASE_FILES, build_hf_run, is_hf_run, mask_id_of, read_model
 from latent_tokens.hub import fetch
 from latent_tokens.network.check import check_network

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -76,6 +77,14 @@ def test_module_prints_its_version_and_a_closed_pipe_is_no_error(capsys):
     assert (len(piped.stdout.splitlines()), piped.stderr) == (1, "")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"latent-tokens {version('latent-tokens')}\n"
+
+
+def test_a_character_that_the_terminal_lacks_is_shown_as_its_escape():
+    code = r"from latent_tokens import cli; cli.main = lambda: print('caf\u00e9') or 0; cli.entry()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "caf\\xe9\n")
 
 
 def test_data_then_train_then_evaluate(tmp_path, capsys):

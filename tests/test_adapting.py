@@ -115,6 +115,14 @@ def test_given_transformers_model_is_trained_and_opened(whole, data, tmp_path):
     run = lt.fit(config_of(tmp_path / "run", data, None, steps=1), net=net)
     assert (net.mask_id, net.max_length) == (BYTES, 12)
     assert torch.equal(logits_of(lt.from_pretrained(run, net=other)), logits_of(lt.from_pretrained(run)))
+    for changes in (
+        {"rope_parameters": {"rope_theta": 500.0, "rope_type": "default"}},
+        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4},
+        {"hidden_act": "gelu"},
+    ):
+        net = lt.HuggingFaceDenoiser(tiny_model("llama", vocab_size=BYTES + 3, **changes), BYTES)
+        with refused(f"net.{next(iter(changes))}=", f"was trained with {next(iter(changes))}="):
+            lt.from_pretrained(run, net=net)
 
 
 def test_likelihood_of_a_text_with_mask_is_refused(data, bases, tmp_path, capsys):

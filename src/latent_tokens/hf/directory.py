@@ -27,7 +27,14 @@ from latent_tokens.core.denoiser import unwrap
 from latent_tokens.core.method import Method, name_of
 from latent_tokens.hf.adapting import freeze_embeddings
 from latent_tokens.hf.language_models import HuggingFaceDenoiser
-from latent_tokens.hf.reading import describe_hf_run, is_for_transformers, is_hf_run, open_hf_run
+from latent_tokens.hf.reading import (
+    OF_HF_FUNCTION,
+    describe_hf_run,
+    is_for_transformers,
+    is_hf_run,
+    of_function,
+    open_hf_run,
+)
 from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.sizes import LONGEST, Size
 from latent_tokens.storage import (
@@ -228,9 +235,12 @@ def check_same_function(net: nn.Module, stored: Entries, folder: Path) -> None:
     ours = network_entry(net)
     if ours.get("network") != stored.get("network"):
         return
-    sides = [{**entry, "heads": entry.get("size", {}).get("heads")} for entry in (ours, stored)]
+    sides = [
+        {**entry, "heads": entry.get("size", {}).get("heads"), **of_function(entry)}
+        for entry in (ours, stored)
+    ]
     first, second = (json.loads(json_bytes(side)) for side in sides)
-    for name in OF_FUNCTION:
+    for name in (*OF_FUNCTION, *OF_HF_FUNCTION):
         is_stored = name in second or name in OPTIONAL
         if is_stored and first.get(name) != second.get(name):
             trained = f"{name}={second.get(name)}"

@@ -65,6 +65,12 @@ PUBLISHED = {layout.model_type for layout in LAYOUTS}
 MODEL_TYPES = {*PUBLISHED, *FAMILIES}
 # Entries of config.json that are not of a config of transformers
 OF_THIS_PACKAGE = (*OF_THE_RUN, "format", "model", "method")
+OF_HF_FUNCTION = (
+    "num_attention_heads", "n_head", "num_key_value_heads", "head_dim", "hidden_act", "hidden_activation",
+    "activation_function", "rope_parameters", "rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon",
+    "norm_eps", "sliding_window", "layer_types", "local_attention", "no_rope_layers", "query_pre_attn_scalar",
+)  # fmt: skip
+"""Entries of a config of transformers that change what equal weights compute."""
 UNREADABLE = (KeyError, TypeError, AttributeError, RuntimeError, SafetensorError, OSError)
 
 
@@ -100,6 +106,16 @@ def describe_hf_run(net: HuggingFaceDenoiser) -> dict[str, Json]:
 def of_transformers(config: Mapping[str, Json]) -> dict[str, Json]:
     """Return the entries of a config that are of transformers, and not of this package."""
     return {name: value for name, value in config.items() if name not in OF_THIS_PACKAGE}
+
+
+def of_function(entry: Entries) -> dict[str, Json]:
+    """Return what the config in an entry says of the function of equal weights, with its defaults."""
+    if "config" not in entry:
+        return {}
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(**entry["config"]).to_dict()
+    return {name: config[name] for name in OF_HF_FUNCTION if name in config}
 
 
 def is_for_transformers(config: Entries) -> bool:

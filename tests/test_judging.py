@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from helpers.refusals import refused
 from helpers.tiny_models import tiny_model
-from latent_tokens import METHODS, Transformer, evaluate
+from latent_tokens import METHODS, HuggingFaceDenoiser, Transformer, evaluate
 from latent_tokens.evaluation.intervals import half_interval
 from latent_tokens.evaluation.text import (
     LanguageModel,
@@ -19,6 +20,7 @@ from latent_tokens.evaluation.text import (
     perplexity,
     unigram_entropy,
 )
+from latent_tokens.hf.export import export_model
 from latent_tokens.sizes import Size
 from latent_tokens.tasks import Examples, Text
 
@@ -58,6 +60,7 @@ def test_perplexity_is_of_all_tokens_and_its_interval_over_texts():
     assert value == pytest.approx(math.exp(40 / 30))
     assert low < value < high
     assert perplexity(np.array([3.0]), np.array([2])) == (pytest.approx(math.exp(1.5)), None)
+    assert perplexity(np.array([5900.0, 5900.0]), np.array([2, 2])) == (math.inf, (math.inf, math.inf))
     with refused("generates ends of documents only"):
         perplexity(np.zeros(2), np.zeros(2, np.int64))
     rng = np.random.default_rng(0)
@@ -171,6 +174,21 @@ def test_texts_of_the_readout_left_begin_with_an_end_of_document():
     net.method = replace(METHODS["mdm"], readout="left")
     (row,) = evaluate(net, Text(12), num_samples=2, evaluator=judge)
     assert (row["num_samples"], row["judged_tokens"]) == (2, 22)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_model_of_masked_tokens_is_no_evaluator(family, gpt, tmp_path):
+    """AutoModelForCausalLM opens both. Each token would be predicted while it is visible."""
+    model = tiny_model(family)
+    if family == "llama":
+        net = HuggingFaceDenoiser(model, None)
+        net.method = METHODS["scdm"]
+        export_model(net, tmp_path)
+    else:
+        model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(gpt).save_pretrained(tmp_path)
+    with refused("with a causal language model (it predicts masked tokens, and not the next one)"):
+        find_evaluator(str(tmp_path), Text(8), None)
 
 
 def test_missing_evaluator_model_is_refused_with_a_fix(tmp_path, monkeypatch):

@@ -327,7 +327,7 @@ def test_code_of_a_directory_is_never_run(folder, kind):
 
 def test_wrong_opener_of_a_directory_is_refused(folder, monkeypatch):
     for reader in (from_pretrained, load):
-        with refused("is a transformers model. Open it with from_transformers('"):
+        with refused("is a transformers model. Open it with from_transformers('", "', 'new'), or train"):
             reader(folder)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with refused("transformers is not installed. Install it ", "latent-tokens[text]"):

@@ -365,6 +365,10 @@ def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_n
     ):
         with refused(message):
             answers_of(lm, *request)
+    larger = tokenizer_of()
+    larger.add_tokens(["j", "k"])
+    with refused("token 13: the network has 12 tokens", "0-11, or a larger network"):
+        answers_of(lm_class(arm, larger), "loglikelihood", ("ab", "ck"))
     with refused("this model has no chat template"):
         lm.apply_chat_template([{"role": "user", "content": "a"}])
     tiny_model("llama").save_pretrained(tmp_path / "llama")

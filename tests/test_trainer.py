@@ -13,7 +13,8 @@ pytest.importorskip("transformers")
 from transformers import Trainer, TrainingArguments
 
 from helpers.refusals import refused
-from latent_tokens import METHODS, DiffusionCollator, Examples, as_tensors, loss
+from helpers.tiny_models import tiny_model
+from latent_tokens import METHODS, DiffusionCollator, Examples, HuggingFaceDenoiser, as_tensors, loss
 from latent_tokens.core.denoiser import exclude_mask_token
 from latent_tokens.hf.export import export_model
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
@@ -59,6 +60,18 @@ def check_loss(method, pico, examples):
     nats = torch.nn.functional.cross_entropy(logits, batch["labels"].flatten(), reduction="none")
     assert torch.allclose((nats * batch["weights"].flatten()).sum(), expected, rtol=1e-5)
     assert ((batch["labels"] == -100) == (batch["weights"] == 0)).all()
+
+
+def test_loss_excludes_the_columns_that_the_network_excludes():
+    """Logits that are padded beyond `vocab_size`: `loss` of the network excludes them, too."""
+    net = HuggingFaceDenoiser(tiny_model("llama"), None)
+    net.vocab_size = 5
+    examples = examples_of()
+    expected = loss_of(net, METHODS["scdm"], examples, seed=5)
+    collator = DiffusionCollator(METHODS["scdm"], net.mask_id, seed=5, vocab_size=5)
+    batch = collator([examples[row] for row in range(len(examples))])
+    logits = net(batch["input_ids"], batch["position_ids"], batch["attention_mask"][:, 0])
+    assert torch.allclose(collator.loss(logits, batch["labels"], batch["weights"]), expected, rtol=1e-5)
 
 
 def test_ranks_of_equal_worker_seeds_draw_different_batches():

@@ -50,7 +50,13 @@ def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Ten
     return logits
 
 
-def token_logits(net: Denoiser, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
+class HasMask(Protocol):
+    """What has the `mask_id` of a network, and perhaps its `vocab_size`."""
+
+    mask_id: int
+
+
+def token_logits(net: HasMask, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
     """Return the logits with the columns of MASK, and from `vocab_size` on, at minus infinity."""
     logits = exclude_mask_token(net.mask_id, logits)
     end, columns = getattr(net, "vocab_size", None), logits.shape[-1]

@@ -77,8 +77,13 @@ def score_tokens(
     check_latent_policy(method, latent_policy)
     ends = lengths if ends is None else ends
     rank = torch.arange(tokens.shape[1], device=tokens.device)
-    if ((tokens.gather(1, order) == net.mask_id) & (rank < ends[:, None])).any():
+    scored_or_given = tokens.gather(1, order)[rank < ends[:, None]]
+    if (scored_or_given == net.mask_id).any():
         raise ValueError(f"token {net.mask_id} is MASK: tokens must be complete sequences")
+    end = getattr(net, "vocab_size", None)
+    if end is not None and (scored_or_given >= end).any():
+        problem = f"the network has {end:,} tokens"
+        refuse(f"token {int(scored_or_given.max())}", problem, f"0-{end - 1}, or a larger network")
     n = method.default_latents if latents is None else latents
     if fits_one_pass(method, n, tokens.shape[1]):
         return in_one_pass(net, method, tokens, order, num_known, ends)

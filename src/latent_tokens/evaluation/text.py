@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cache
@@ -208,9 +209,11 @@ def read_evaluator(
 
     def read(local: bool) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local, **options)
-        return tokenizer, AutoModelForCausalLM.from_pretrained(
+        model = AutoModelForCausalLM.from_pretrained(
             name, dtype=torch.float32, local_files_only=local, **options
         )
+        check_causal(model)
+        return tokenizer, model
 
     try:
         return read(local=True)
@@ -219,6 +222,18 @@ def read_evaluator(
             raise
     ask_hub(name, "config.json")
     return read(local=False)
+
+
+def check_causal(model: PreTrainedModel) -> None:
+    """Raise ValueError if a model was not trained to predict the next token.
+
+    AutoModelForCausalLM opens masked language models, too: one of transformers by its class, and a
+    masked diffusion model of this package as the causal model that it adapts.
+    """
+    is_masked = any(name.endswith("ForMaskedLM") for name in model.config.architectures or ())
+    entry = getattr(model.config, "model", None)
+    if is_masked or (isinstance(entry, dict) and entry.get("readout", "shifted") != "shifted"):
+        raise ValueError("it predicts masked tokens, and not the next one")
 
 
 @cache
@@ -282,6 +297,7 @@ def evaluator_of(
 
 
 DEFAULT_TEXTS = 100
+MOST_NATS = math.log(sys.float_info.max)
 
 
 def perplexity(
@@ -289,7 +305,8 @@ def perplexity(
 ) -> tuple[float, tuple[float, float] | None]:
     """Return exp(nats per token) of N texts together, and its 95% interval over texts.
 
-    The interval is None for a single text. Raise ValueError if no token is counted.
+    The interval is None for a single text. A number beyond float64 is infinite. Raise ValueError if
+    no token is counted.
     """
     if not counts.sum():
         raise ValueError(
@@ -297,9 +314,14 @@ def perplexity(
         )
     mean = float(nats.sum() / counts.sum())
     if len(nats) < 2:
-        return math.exp(mean), None
+        return exp(mean), None
     half = half_interval_of_ratio(nats.tolist(), counts.tolist())
-    return math.exp(mean), (math.exp(mean - half), math.exp(mean + half))
+    return exp(mean), (exp(mean - half), exp(mean + half))
+
+
+def exp(exponent: float) -> float:
+    """Return the exponential, or infinity where math.exp overflows."""
+    return math.exp(exponent) if exponent < MOST_NATS else math.inf
 
 
 def unigram_entropy(sample: Tokens) -> float:

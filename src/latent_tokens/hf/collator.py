@@ -13,7 +13,7 @@ from torch.utils.data import get_worker_info
 
 from latent_tokens.checks import refuse
 from latent_tokens.core.attention import dense_mask
-from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.denoiser import token_logits
 from latent_tokens.core.layout import left_slots
 from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.objective import corrupt, cross_entropy
@@ -34,6 +34,8 @@ class DiffusionCollator:
     Args:
         method: how to train.
         mask_id: the id of MASK.
+        vocab_size: the number of tokens. Columns of logits from it on are excluded from the loss,
+            as of a network with this `vocab_size`. None excludes that of MASK only.
         seed: the seed of orders and numbers of clean tokens. Give each rank another one.
 
     Raises:
@@ -50,6 +52,7 @@ class DiffusionCollator:
     method: Method
     mask_id: int
     seed: int = 0
+    vocab_size: int | None = None
     generator: torch.Generator = field(default_factory=torch.Generator, init=False, repr=False)
     seeded_with: int | None = field(default=None, init=False, repr=False)
 
@@ -119,7 +122,7 @@ class DiffusionCollator:
         Example:
             loss = collator.loss(outputs.logits, batch["labels"], batch["weights"])
         """
-        return weighted_cross_entropy(exclude_mask_token(self.mask_id, logits), labels, weights)
+        return weighted_cross_entropy(token_logits(self, logits), labels, weights)
 
     def seeded(self) -> torch.Generator:
         """Return the generator of this process. A copy of it in another process gets another seed."""

@@ -34,6 +34,7 @@ from latent_tokens.hf.reading import (
     is_hf_run,
     of_function,
     open_hf_run,
+    published_layout,
 )
 from latent_tokens.network.transformer import Transformer, is_transformer
 from latent_tokens.sizes import LONGEST, Size
@@ -200,9 +201,13 @@ def from_pretrained(
 def check_is_ours(folder: Path) -> None:
     """Raise ValueError if a directory is for `from_transformers`."""
     if kind_of(folder) == "transformers":
-        fix = f"Open it with from_transformers({str(folder)!r})"
-        problem = "is a transformers model"
-        raise ValueError(f"{folder}: {problem}. {fix}, or convert it with latent-tokens import.")
+        fix = f"from_transformers({str(folder)!r}), or convert it with latent-tokens import."
+        if published_layout(folder)[1] is None:
+            fix = (
+                f"from_transformers({str(folder)!r}, 'new'), "
+                f"or train from it: latent-tokens train text METHOD --from {folder}."
+            )
+        raise ValueError(f"{folder}: is a transformers model. Open it with {fix}")
 
 
 def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:

@@ -52,6 +52,13 @@ def train(name_or_method, tokens=TOKENS, known=NOTHING):
     return lambda: lt.loss(Oracle(JOINT), method, tokens, known, torch.Generator().manual_seed(0))
 
 
+def score_with_padding():
+    net = Oracle(JOINT)
+    net.vocab_size = 3
+    order = torch.arange(3).expand(2, -1)
+    lt.log_likelihood(net, lt.METHODS["scdm"], TOKENS + 4, order, torch.zeros(2).long(), LENGTHS)
+
+
 def score(name_or_method, order=(0, 1, 2), num_known=(0, 0), tokens=TOKENS, **settings):
     method = lt.METHODS[name_or_method] if isinstance(name_or_method, str) else name_or_method
     rows = torch.tensor([order]).expand(2, -1)
@@ -222,6 +229,7 @@ DATA_ROWS = [
     (score("scdm", order=(0, 0, 1)), "order", "permutation"),
     (score("scdm", latents="ALL"), "latents='ALL'", "or 'all'"),
     (score("scdm", tokens=TOKENS + 3), "token 3 is MASK", "complete"),
+    (score_with_padding, "token 4: the network has 3 tokens", "0-2"),
     (score("ar-mtp", order=(2, 0, 1)), "order", "order=left_to_right"),
     (score(BLOCK, order=(2, 1, 0)), "order", "order=blockwise(2)"),
     (score(BLOCK, latent_policy=lt.random), "latent_policy=random", "latent_policy=nearest"),

@@ -176,6 +176,16 @@ def test_texts_of_the_readout_left_begin_with_an_end_of_document():
     assert (row["num_samples"], row["judged_tokens"]) == (2, 22)
 
 
+def test_tokenizer_that_is_larger_than_the_evaluator_is_named(gpt):
+    judge = LanguageModel(str(gpt))
+    rows = judge.model.get_input_embeddings().num_embeddings
+    judge.tokenizer.add_tokens([f"<{number}>" for number in range(rows)])
+    word = f"<{rows - 1}>"
+    text = np.array([[256, *word.encode(), 256]], np.uint16)
+    with refused("its tokenizer has token", f"and the model {rows:,} tokens. Use another evaluator"):
+        judge(Text(len(word) + 2), text, lambda done: None)
+
+
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_a_model_of_masked_tokens_is_no_evaluator(family, gpt, tmp_path):
     """AutoModelForCausalLM opens both. Each token would be predicted while it is visible."""

@@ -366,9 +366,9 @@ def test_settings_and_requests_that_a_model_has_not_are_refused(lm_class, text_n
         with refused(message):
             answers_of(lm, *request)
     larger = tokenizer_of()
-    larger.add_tokens(["j", "k"])
-    with refused("token 13: the network has 12 tokens", "0-11, or a larger network"):
-        answers_of(lm_class(arm, larger), "loglikelihood", ("ab", "ck"))
+    larger.add_tokens(["j"])
+    with refused("token 12 of the tokenizer letters: the network has 12 tokens", "resize_token_embeddings"):
+        answers_of(lm_class(arm, larger), "generate_until", ("jab", {"max_gen_toks": 4}))
     with refused("this model has no chat template"):
         lm.apply_chat_template([{"role": "user", "content": "a"}])
     tiny_model("llama").save_pretrained(tmp_path / "llama")

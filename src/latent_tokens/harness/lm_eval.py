@@ -314,7 +314,7 @@ class LatentTokensLM(TemplateLM):  # type: ignore[misc]
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None) -> list[int]:
         """Return the tokens of a text. With None, the tokenizer decides whether special tokens are added."""
-        return self.model.codec.encode(string, add_special_tokens)
+        return self.model.encode(string, add_special_tokens)
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True

@@ -15,7 +15,7 @@ from torch import nn
 
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_attributes, check_fits, learned_text
-from latent_tokens.checks import first_line
+from latent_tokens.checks import first_line, refuse
 from latent_tokens.core.denoiser import Denoiser, unwrap
 from latent_tokens.core.method import Method
 from latent_tokens.data.dialogues import chat_tokenizer
@@ -127,6 +127,16 @@ class TextModel:
             for config in (model.config, model.generation_config):
                 ends.update(special_tokens(config)["eos"])
         return frozenset(end for end in ends if end is not None)
+
+    def encode(self, text: str, add_special_tokens: bool | None) -> list[int]:
+        """Return the tokens of a text. Raise ValueError if the network lacks one of them."""
+        tokens = self.codec.encode(text, add_special_tokens)
+        end = cast(int, cast(nn.Module, unwrap(self.net)).vocab_size)
+        if tokens and max(tokens) >= end:
+            problem = f"the network has {end:,} tokens"
+            fix = "a model whose embeddings are resized: resize_token_embeddings(len(tokenizer))"
+            refuse(f"token {max(tokens)} of the tokenizer {self.codec.name}", problem, fix)
+        return tokens
 
     @property
     def starts_inputs(self) -> bool:

@@ -25,6 +25,8 @@ LOOPS = (1, 2, 4)  # at inference
 ONE_PASS = "one pass"
 EQUAL_STEPS = ", equal steps"
 """A plain network, and loops with as many steps as it, and not as many operations."""
+LONGER = "one pass, as many operations"
+"""A plain network with as many operations as those loops."""
 BOARDS = "sudoku-9"
 ZEBRA = SETTINGS["zebra"]
 
@@ -61,19 +63,19 @@ def build(task: Any, cell: Cell, seed: int) -> lt.Transformer:
     of_task: Any = {}
     if task.name == ZEBRA.task:
         of_task = {"parts": task.parts, "answer_tokens": task.answer_tokens}
-    network = lt.Transformer if cell.variant == ONE_PASS else Looped
+    network = lt.Transformer if cell.variant in (ONE_PASS, LONGER) else Looped
     return network("nano", task.vocab_size, task.length, positions="learned", gelu="exact", **of_task)
 
 
 def steps_of(cell: Cell) -> int:
-    """Return the steps of a training: those of a plain network, or as many as take its operations."""
+    """Return the steps of a training: those of a plain network, or as many as take equal operations."""
     setting, task = TASKS[cell.task], lt.TASKS[cell.task]
     if cell.variant == ONE_PASS or str(cell.variant).endswith(EQUAL_STEPS):
         return setting.steps
-    net = build(task, cell, 0)
+    net = build(task, cell._replace(variant=f"1{EQUAL_STEPS}"), 0)
     loops = range(1, Looped.most_loops + 1)
-    mean = fmean(flops(net, task.length, number) for number in loops)
-    return round(setting.steps * flops(net, task.length) / mean)
+    times = fmean(flops(net, task.length, number) for number in loops) / flops(net, task.length)
+    return round(setting.steps * times if cell.variant == LONGER else setting.steps / times)
 
 
 def trained(cell: Cell, seed: int, runs: Path) -> Path:
@@ -96,7 +98,7 @@ def trained(cell: Cell, seed: int, runs: Path) -> Path:
 def cells_of(name: str) -> Iterator[Cell]:
     """Yield the settings of a task, by order. One pass on Zebra is in research/history."""
     numbers = [f"{number} loops" for number in LOOPS]
-    longer = [f"{number}{EQUAL_STEPS}" for number in numbers] if name == ZEBRA.task else []
+    longer = [*(f"{number}{EQUAL_STEPS}" for number in numbers), LONGER] if name == ZEBRA.task else []
     for order, variant in product(TASKS[name].decodings, [ONE_PASS, *numbers, *longer]):
         yield Cell("mdm", order, None, variant, name)
 
@@ -136,6 +138,8 @@ def tables() -> str:
     for cell in cells:
         of_one = f"1{str(cell.variant)[1:]}"
         others = {"one pass": cell._replace(variant=ONE_PASS), "1 loop": cell._replace(variant=of_one)}
+        if str(cell.variant).endswith(EQUAL_STEPS):
+            others[LONGER] = cell._replace(variant=LONGER)
         claims += [
             Claim(f"{cell.task}, {cell.order}: {cell.variant} > {name}", cell, other)
             for name, other in others.items()

@@ -26,7 +26,7 @@ from latent_tokens.checkpoints.files import BUNDLED
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.attention import dense_mask
 from latent_tokens.core.cost import tokens_processed
-from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.denoiser import token_logits
 from latent_tokens.core.layout import Layout
 from latent_tokens.data.loading import as_tensors
 from latent_tokens.data.splits import dataset
@@ -227,7 +227,7 @@ class OneCellBoards:
         ids = net.method.input_ids(self.tokens, layout, net.mask_id)
         with torch.inference_mode():
             logits = net(ids, positions, dense_mask(net.method.attention, layout))
-        return exclude_mask_token(net.mask_id, logits[:, clean.shape[1] :].float()).softmax(-1)
+        return token_logits(net, logits[:, clean.shape[1] :].float()).softmax(-1)
 
 
 def measure(

@@ -15,7 +15,7 @@ from transformers import Trainer, TrainingArguments
 from helpers.refusals import refused
 from helpers.tiny_models import tiny_model
 from latent_tokens import METHODS, DiffusionCollator, Examples, HuggingFaceDenoiser, as_tensors, loss
-from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.denoiser import token_logits
 from latent_tokens.hf.export import export_model
 from latent_tokens.hugging_face import LatentTokensForMaskedLM
 
@@ -56,7 +56,7 @@ def check_loss(method, pico, examples):
     assert torch.allclose(collator.loss(logits, batch["labels"], batch["weights"]), expected, rtol=1e-5)
 
     # The same in a loop of the user.
-    logits = exclude_mask_token(pico.mask_id, logits).flatten(0, 1)
+    logits = token_logits(pico, logits).flatten(0, 1)
     nats = torch.nn.functional.cross_entropy(logits, batch["labels"].flatten(), reduction="none")
     assert torch.allclose((nats * batch["weights"].flatten()).sum(), expected, rtol=1e-5)
     assert ((batch["labels"] == -100) == (batch["weights"] == 0)).all()

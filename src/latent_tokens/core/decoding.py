@@ -70,8 +70,8 @@ def growing(clean: int) -> int:
 
 def check_count(name: str, value: object, least: int) -> None:
     """Raise ValueError if a setting is not a `Count`, or None."""
-    is_all = value is None or (isinstance(value, str) and value == "all")
-    if not is_all and not callable(value) and not is_whole(value, least):
+    is_word = value is None or (isinstance(value, str) and value == "all")
+    if not is_word and not callable(value) and not is_whole(value, least):
         raise ValueError(f"{name}={value!r}: must be a whole number from {least}, or 'all'")
 
 

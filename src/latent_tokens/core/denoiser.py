@@ -43,26 +43,24 @@ def supports_slots(net: Denoiser) -> bool:
     return bool(getattr(net, "supports_slots", False))
 
 
-def exclude_mask_token(mask_id: int, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
-    """Return the logits with the column of MASK, if there is one, at minus infinity."""
-    if logits.shape[-1] > mask_id:
-        return logits.index_fill(-1, torch.tensor([mask_id], device=logits.device), -torch.inf)
-    return logits
-
-
 class HasMask(Protocol):
     """What has the `mask_id` of a network, and perhaps its `vocab_size`."""
 
     mask_id: int
 
 
+def vocab_end(net: HasMask) -> int:
+    """Return the first id that is no token: `vocab_size`, or 2^63 - 1 of a network that lacks it."""
+    return getattr(net, "vocab_size", None) or torch.iinfo(torch.int64).max
+
+
 def token_logits(net: HasMask, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
     """Return the logits with the columns of MASK, and from `vocab_size` on, at minus infinity."""
-    logits = exclude_mask_token(net.mask_id, logits)
-    end, columns = getattr(net, "vocab_size", None), logits.shape[-1]
-    if end is None or columns <= end or (columns, net.mask_id) == (end + 1, end):
+    columns = logits.shape[-1]
+    excluded = [at for at in {net.mask_id, *range(vocab_end(net), columns)} if at < columns]
+    if not excluded:
         return logits
-    return logits.index_fill(-1, torch.arange(end, columns, device=logits.device), -torch.inf)
+    return logits.index_fill(-1, torch.tensor(excluded, device=logits.device), -torch.inf)
 
 
 def check_length(net: Denoiser | nn.Module, length: int) -> None:

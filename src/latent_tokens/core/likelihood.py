@@ -24,7 +24,7 @@ from latent_tokens.core.decoding import (
     check_num_latents,
     resolve_count,
 )
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, token_logits
+from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, token_logits, vocab_end
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_permutation, left_to_right
@@ -80,8 +80,8 @@ def score_tokens(
     scored_or_given = tokens.gather(1, order)[rank < ends[:, None]]
     if (scored_or_given == net.mask_id).any():
         raise ValueError(f"token {net.mask_id} is MASK: tokens must be complete sequences")
-    end = getattr(net, "vocab_size", None)
-    if end is not None and (scored_or_given >= end).any():
+    end = vocab_end(net)
+    if (scored_or_given >= end).any():
         problem = f"the network has {end:,} tokens"
         refuse(f"token {int(scored_or_given.max())}", problem, f"0-{end - 1}, or a larger network")
     n = method.default_latents if latents is None else latents

@@ -25,7 +25,7 @@ from latent_tokens.core.decoding import (
     num_candidates_and_latents,
     order_of,
 )
-from latent_tokens.core.denoiser import Denoiser
+from latent_tokens.core.denoiser import Denoiser, vocab_end
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_ends, block_of, check_blocks, demote, first_order
@@ -192,8 +192,7 @@ def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -
 
 def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
     """Raise ValueError if a known position holds no token, or the method cannot take the known positions."""
-    # A network of your own may lack it. Any token is in its vocabulary.
-    end = getattr(net, "vocab_size", None) or torch.iinfo(torch.int64).max
+    end = vocab_end(net)
     wrong = known & ((tokens < 0) | (tokens >= end) | (tokens == net.mask_id))
     if wrong.any():
         row, position = wrong.nonzero()[0].tolist()

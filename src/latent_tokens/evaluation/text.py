@@ -186,9 +186,9 @@ class LanguageModel:
         ids = torch.tensor(
             [[*chunk, *[chunk[-1]] * (width - len(chunk))] for chunk in chunks], device=self.device
         )
-        rows = self.model.get_input_embeddings().num_embeddings
-        if int(ids.max()) >= rows:
-            problem = f"its tokenizer has token {int(ids.max())}, and the model {rows:,} tokens"
+        rows, largest = self.model.get_input_embeddings().num_embeddings, max(map(max, chunks))
+        if largest >= rows:
+            problem = f"its tokenizer has token {largest}, and the model {rows:,} tokens"
             raise ValueError(f"evaluator={self.name}: {problem}. Use another evaluator.")
         logits: Tensor = self.model(ids).logits[:, :-1].float()
         nats = -logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]

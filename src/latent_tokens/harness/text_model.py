@@ -16,7 +16,7 @@ from torch import nn
 from latent_tokens.checkpoints.files import find
 from latent_tokens.checkpoints.learned import check_attributes, check_fits, learned_text
 from latent_tokens.checks import first_line, refuse
-from latent_tokens.core.denoiser import Denoiser, unwrap
+from latent_tokens.core.denoiser import Denoiser, unwrap, vocab_end
 from latent_tokens.core.method import Method
 from latent_tokens.data.dialogues import chat_tokenizer
 from latent_tokens.evaluation.likelihood import (
@@ -131,7 +131,7 @@ class TextModel:
     def encode(self, text: str, add_special_tokens: bool | None) -> list[int]:
         """Return the tokens of a text. Raise ValueError if the network lacks one of them."""
         tokens = self.codec.encode(text, add_special_tokens)
-        end = cast(int, cast(nn.Module, unwrap(self.net)).vocab_size)
+        end = vocab_end(unwrap(self.net))
         if tokens and max(tokens) >= end:
             problem = f"the network has {end:,} tokens"
             fix = "a model whose embeddings are resized: resize_token_embeddings(len(tokenizer))"

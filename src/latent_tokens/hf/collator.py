@@ -34,9 +34,9 @@ class DiffusionCollator:
     Args:
         method: how to train.
         mask_id: the id of MASK.
+        seed: the seed of orders and numbers of clean tokens. Give each rank another one.
         vocab_size: the number of tokens. Columns of logits from it on are excluded from the loss,
             as of a network with this `vocab_size`. None excludes that of MASK only.
-        seed: the seed of orders and numbers of clean tokens. Give each rank another one.
 
     Raises:
         ValueError: the method is not a `Method`.

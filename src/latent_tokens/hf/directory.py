@@ -228,7 +228,10 @@ def filled(net: nn.Module, config: Entries, folder: Path) -> nn.Module:
     if is_hf_run(config) and config["model"].get("freeze_embeddings"):
         freeze_embeddings(inner)
     weights = folder / "model.safetensors"
-    check_same_function(inner, config["model"], folder)
+    try:
+        check_same_function(inner, config["model"], folder)
+    except CORRUPT as error:
+        raise corrupt_file(folder / "config.json", error) from None
     load_weights(inner, read_tensor_file(weights), weights)
     inner.method = method
     inner.folder = folder.absolute()

@@ -29,7 +29,7 @@ from latent_tokens.checkpoints.files import check_fingerprint, check_real, find,
 from latent_tokens.checks import changed, refuse
 from latent_tokens.configs import SamplingConfig
 from latent_tokens.core.decoding import Decoding, is_off_distribution
-from latent_tokens.core.denoiser import exclude_mask_token
+from latent_tokens.core.denoiser import token_logits
 from latent_tokens.core.generated import Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.evaluation.problems import decoding_with_policy
@@ -244,7 +244,7 @@ class LatentTokensForMaskedLM(PreTrainedModel):
             predicted = torch.ones_like(input_ids, dtype=torch.bool)
         else:
             logits, predicted = arranged_logits(net, input_ids, position_ids, attention_mask)
-        logits = exclude_mask_token(net.mask_id, widened(logits, net.vocab_size + 1))
+        logits = token_logits(net, widened(logits, net.vocab_size + 1))
         if labels is None:
             return MaskedLMOutput(logits=logits)
         if weights is not None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from contextlib import chdir
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +24,9 @@ from latent_tokens.checks import printable
 from latent_tokens.cli import as_flags, main, parse, resume_hint
 from latent_tokens.commands import COMMANDS, RUN
 from latent_tokens.commands.doctor import Doctor
+from latent_tokens.commands.train import flags_of_run
 from latent_tokens.data.splits import make_problems
+from latent_tokens.training.config import TrainConfig
 
 PUZZLE = "1.....3............2................"
 FEW_STEPS = "--size pico --steps 2 --batch-size 4 --num-train 8 --num-validation 8 --precision fp32"
@@ -146,6 +149,15 @@ def test_config_of_a_run_has_the_defaults_of_train(runs, tmp_path, capsys):
     )
     stored = json.loads((tmp_path / "a/config.json").read_text())
     assert stored["training"] == first | {"method": "mdm", "lr": 0.003}
+    stored["training"] |= {"num_train": 99, "num_validation": 77}  # of data that was generated
+    (tmp_path / "a/config.json").write_text(json.dumps(stored))
+    assert flags_of_run(tmp_path / "a").num_train == 99
+    flags = parse(["train", "--config", str(tmp_path / "a"), f"--data={tmp_path}"])
+    assert (flags.num_train, flags.num_validation) == (None, TrainConfig.num_validation)
+    from_model = stored["training"] | {"size": None, "start": "gpt2", "task": "text"}
+    (tmp_path / "a/config.json").write_text(json.dumps({**stored, "training": from_model}))
+    with warnings.catch_warnings(action="error"):
+        assert parse(["train", "--config", str(tmp_path / "a")]).size is None
     (tmp_path / "evil.py").write_text("raise SystemExit(3)")
     stored["training"] |= {"task": "evil:Task"}
     (tmp_path / "a/config.json").write_text(json.dumps(stored))
@@ -275,6 +287,8 @@ def test_settings_are_spelled_as_flags_but_not_parts_of_a_path():
         ("order=blockwise(2): no", "solve x", "--order blockwise:2: no"),
         ("out=a (1)/b: no", "export x 'a (1)/b'", "DIR 'a (1)/b': no"),
         ("out=a(1): no", "data x --out 'a(1)'", "--out a(1): no"),
+        ("no. Leave lora_alpha out, or not", "train a b", "no. Leave --lora-alpha out, or not"),
+        ("no. Leave task out", "train a b", "no. Leave task out"),
     ):
         assert as_flags(raised, parse(shlex.split(typed))) == printed
 

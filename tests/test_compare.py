@@ -111,3 +111,5 @@ def test_refused(tmp_path, capsys):
     append_result(tmp_path / "b.jsonl", row(right, latents=5))
     command = ["results", "--compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]
     refused_command(capsys, command, "no setting", "equal order")
+    for option, typed in (("--csv", "all.csv"), ("--metric", "cells")):
+        refused_command(capsys, [*command, option, typed], f"{option} {typed} with --compare", "Leave one")

@@ -154,10 +154,19 @@ class Failing(lt.TaskBase):
         return [str(1 / 0)]
 
 
-SCDM, ARM = (lt.METHODS[name] for name in ("scdm", "arm"))
+METHODS = ("scdm", "mdm", "arm", "ar-mtp", "ar-mtp-window-3")
+SCDM, MDM, ARM, MTP, WINDOW = (lt.METHODS[name] for name in METHODS)
 TOKENS = torch.arange(16).expand(2, -1) % 4
 KNOWN = torch.arange(16)[None] < torch.tensor([[3], [5]])
 LONG = torch.zeros(1, 20, dtype=torch.int64)
+
+
+def likelihood(net, **changed):
+    """Return the likelihood of TOKENS from left to right, with some arguments replaced."""
+    values = {"method": SCDM, "tokens": TOKENS, "order": torch.arange(16).expand(2, -1)}
+    values |= {"num_known": torch.tensor([3, 5]), "lengths": torch.tensor([16, 16])}
+    return lt.log_likelihood(net, **{**values, **changed})
+
 
 CALLS = [
     (lambda net: lt.TASKS["sudoku-7"], "sudoku-7", "sudoku-6"),
@@ -205,6 +214,35 @@ CALLS = [
     ),
     (lambda net: lt.Examples.of(TOKENS.numpy(), 1, [16, 70_000]), "70000", "at most 16"),
     (lambda net: lt.generate(net, SCDM, TOKENS + 9, KNOWN), "token 9", "3"),
+    (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, refresh="no"), "refresh no", "True, False"),
+    (lambda net: lt.generate(net, MTP, TOKENS, KNOWN, order=lt.blockwise(4)), "candidates 8", "candidates 1"),
+    (
+        lambda net: lt.generate(net, WINDOW, TOKENS, KNOWN, latent_policy="random"),
+        "ar-mtp-window-3",
+        "nearest",
+    ),
+    (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, lengths=[3, 3]), "lengths of list", "torch.tensor"),
+    (lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, order=lambda known: [[0]]), "lambda", "permutation"),
+    (
+        lambda net: lt.generate(net, SCDM, TOKENS, KNOWN, tokens_per_step=lambda known, noise: [[16]]),
+        "returns list",
+        "equal_parts(4)",
+    ),
+    (
+        lambda net: lt.generate(net, MDM, TOKENS, KNOWN, remask_every=2, extra_passes=10**12),
+        "extra_passes 1000000000000",
+        "at most 1,000,000,000",
+    ),
+    (lambda net: lt.Method("left_to_right", ARM.attention), "order left_to_right", "any_order"),
+    (lambda net: bundled(prompt=torch.zeros(1, 36).long(), known="abc"), "known of str", "true or false"),
+    (lambda net: lt.loss(net, SCDM, TOKENS + 9, KNOWN), "token 9", "0-3"),
+    (lambda net: lt.loss(net, SCDM, TOKENS - 100, KNOWN), "token -100", "0-3"),
+    (lambda net: lt.loss(net, SCDM, TOKENS, KNOWN[:, :5]), "known (2, 5)", "(2, 16)"),
+    (lambda net: lt.loss(net, SCDM, TOKENS, KNOWN, lengths=torch.tensor([40, 40])), "[40, 40]", "0..16"),
+    (lambda net: likelihood(net, tokens=TOKENS - 1), "token -1", "0-3"),
+    (lambda net: likelihood(net, num_known=torch.tensor([0, 17])), "num-known [0, 17]", "0..[16, 16]"),
+    (lambda net: likelihood(net, lengths=torch.tensor([16, 21])), "lengths [16, 21]", "0..16"),
+    (lambda net: likelihood(net, method="scdm"), "method scdm", "METHODS[scdm]"),
     (lambda net: lt.loss(net, "scdm", TOKENS, KNOWN), "method scdm", "METHODS[scdm]"),
     (lambda net: lt.loss(net, ARM, TOKENS, torch.arange(16) == 3 * torch.ones(2, 1)), "row 0", "scdm or mdm"),
     (lambda net: lt.evaluate(net, "sudoku-6"), "36", "16"),

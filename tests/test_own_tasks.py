@@ -60,17 +60,32 @@ def test_prompt_without_blanks_is_followed_by_them():
 
 
 def test_prompt_that_is_not_of_the_task_is_refused():
-    dotted = type("Maze", (Palindrome,), {"vocab": "#.SG"})()
-    spaced = type("Cities", (Palindrome,), {"vocab": ("Rome", "New York")})()
     for task, text, message in (
         (TASK, "abz", "'z': is not a token of Palindrome"),
         (Words(), "red grene", "'grene': is not a token of words. Did you mean green?"),
         (TASK, "a" * 11, "11 tokens: Palindrome has 10 positions. Shorten the text."),
-        (dotted, "#..#", "vocab of Maze: must have each token once, and not blank='.'"),
-        (spaced, "New York .", "vocab of Cities: has 'New York', and words have spaces between them"),
     ):
         with refused(message):
             task.encode(text)
+
+
+def test_generate_that_fails_is_named_with_its_line(tmp_path):
+    task = type("Own", (Palindrome,), {"generate": lambda self, count, seed: None})()
+    with refused("generate of Own: fails (TypeError: ", "takes 3 positional arguments", "Correct it."):
+        lt.fit("Own", "mdm", task=task, out=tmp_path / "run", steps=1)
+
+
+def test_vocabulary_that_no_prompt_can_name_is_refused_before_training(tmp_path):
+    for vocab, message in (
+        ("#.SG", "vocab of Own: must have each token once, and not blank='.'"),
+        ("abca", "vocab of Own: must have each token once"),
+        (("Rome", "New York"), "vocab of Own: has 'New York', and words have spaces between them"),
+        ((1, 2), "vocab of Own: has 1, and must have texts. Use '1'."),
+    ):
+        task = type("Own", (Palindrome,), {"vocab": vocab})()
+        with refused(message):
+            lt.fit("Own", "mdm", task=task, out=tmp_path / "run", steps=1)
+    assert not (tmp_path / "run").exists()
 
 
 def test_keys_differ_by_sequence_and_not_by_what_is_given():

@@ -77,6 +77,23 @@ def test_a_given_token_is_never_touched():
     assert samples.tokens[0, 3] == 2
 
 
+@pytest.mark.parametrize("order", [lt.left_to_right, lt.given([4, 0, 5, 1, 3, 2]), lt.blockwise(1)])
+def test_what_goes_back_takes_its_place_in_the_order_or_its_block(order):
+    known = torch.zeros(1, 6, dtype=torch.bool)
+    first = lt.left_to_right(known) if order == lt.blockwise(1) else order(known)
+
+    def remask(step):
+        chosen = torch.zeros_like(step.is_decoded)
+        chosen[0, {3: [0], 4: [0, 2]}.get(int(step.number), [])] = True
+        return chosen
+
+    steps = []
+    decoding = lt.Decoding(order=order, candidates=1, remask=remask)
+    reference_generate(Doubter(), lt.METHODS["mdm"], known.long(), known, decoding, 0, on_step=steps.append)
+    decoded = [0, 1, 2, 0, 0, 1, 3, 4, 5]  # ranks: the last two that went back are decoded in their order
+    assert [step.chosen[0, 0].item() for step in steps] == [first[0, rank].item() for rank in decoded]
+
+
 def test_nothing_to_decode_takes_no_pass():
     known = torch.ones(2, 4, dtype=torch.bool)
     samples = decode(Doubter(), known, remask_below=0.5)

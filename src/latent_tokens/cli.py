@@ -106,9 +106,10 @@ def parse(arguments: Sequence[str]) -> Any:
         about, _, examples = texts[name].partition("\nExamples:\n")
         paragraphs = re.sub(r"(?<=\S)\n(?=\S)", " ", about)
         text = f"{paragraphs}\nExamples:\n{examples}"
-        words = [word for argument in arguments for word in re.split("(?<=^--config)=", argument)]
+        words = [word for argument in arguments for word in argument.split("=", 1)]
         files = [Path(file) for flag, file in pairwise(words) if flag == "--config"]
-        default = flags_of_run(files[-1]) if files and kind is Train else None
+        is_config = bool(files) and kind is Train
+        default = flags_of_run(files[-1], other_data="--data" in words) if is_config else None
         return tyro.cli(
             kind,
             prog=f"{PROGRAM} {name}",
@@ -216,7 +217,9 @@ def as_flags(message: str, command: object) -> str:
 
     spaced = [re.escape(str(typed)) for typed in vars(command).values() if " " in str(typed)]
     value = "|".join([*spaced, r"\([^)]*\)", "'[^']*'", r"[^\s;,]*?(?=[.:]?(?:[\s;,]|$))"])
-    return re.sub(rf"(?<![\w./=(-])([a-z]\w*)=({value})", flag, message)
+    spelled = re.sub(rf"(?<![\w./=(-])([a-z]\w*)=({value})", flag, message)
+    options = "|".join(name for name, default in defaults.items() if default is not MISSING)
+    return re.sub(rf"(?<=Leave )({options})()(?= out)", flag, spelled)
 
 
 def resume_hint(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:

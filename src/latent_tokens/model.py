@@ -109,7 +109,9 @@ def examples_of(task: Language, mask_id: int, prompt: Prompt, known: ArrayLike |
     if not tokens.numel():
         raise ValueError(NO_PROMPT)
     tokens = tokens.long()
-    given = tokens != mask_id if known is None else tensor_of(known)
+    given = (
+        tokens != mask_id if known is None else tensor_of(known, "known", "true or false (N, L)")
+    )
     if tokens.dim() == 1:
         tokens = tokens[None]
         given = given.reshape(1, -1)
@@ -137,13 +139,17 @@ def lengths_vary(task: Language) -> bool:
     return bool((task.generate(PROBED, seed=0).lengths < task.length).any())
 
 
-def tensor_of(values: Prompt) -> torch.Tensor:
+def tensor_of(
+    values: Prompt | ArrayLike,
+    name: str = "prompt",
+    must: str = "text, Examples, or token ids (N, L)",
+) -> torch.Tensor:
     """Return numbers as a tensor. An array is copied, because one of a data set may be read-only."""
     try:
         return torch.as_tensor(np.array(values) if isinstance(values, np.ndarray) else values)
     except (TypeError, ValueError, RuntimeError):  # not numbers, or rows of several lengths
         kind = type(values).__name__
-        raise ValueError(f"prompt of {kind}: must be text, Examples, or token ids (N, L)") from None
+        raise ValueError(f"{name} of {kind}: must be {must}") from None
 
 
 def complete_examples(task: Language, prompt: Prompt) -> Examples | None:

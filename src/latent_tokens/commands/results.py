@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
+from latent_tokens.checks import in_message
 from latent_tokens.commands.shared import (
     Command,
     EvaluatorName,
@@ -62,6 +63,11 @@ def run_results(command: Results) -> int:
     from latent_tokens.tables import Sheet
 
     if command.compare is not None:
+        for name in ("runs", "metric", "csv"):
+            if (value := getattr(command, name)) != getattr(Results, name):
+                problem = "a comparison is a table of two runs, each row by its own metric"
+                setting = f"{name}={in_message(value)} with compare={in_message(command.compare)}"
+                raise ValueError(f"{setting}: {problem}. Leave one of the two out.")
         print_comparison(*command.compare)
         return 0
     rows = measurements(command.runs, command.metric)

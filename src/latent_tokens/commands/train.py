@@ -63,10 +63,11 @@ class Train(Command, TrainConfig):
     with -lr-0.001 and so on at its end for several values of other settings."""
 
 
-def flags_of_run(path: Path) -> Train:
+def flags_of_run(path: Path, *, other_data: bool = False) -> Train:
     """Return the flags of `train` with the settings of a run as their defaults.
 
-    A task or method of your own is left to be typed, because no name of a file imports a module.
+    A task or method of your own is left to be typed, because no name of a file imports a module. With
+    `other_data`, a data set is typed.
 
     Raises:
         ValueError: the file is not the config.json of a run, or has a setting that is impossible.
@@ -78,10 +79,10 @@ def flags_of_run(path: Path) -> Train:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: corrupt ({first_line(error)}).") from None
     flags = {field.name: getattr(config, field.name) for field in fields(config)}
-    if config.data is not None:
-        # It is stored although nothing is generated, and refused if it is typed.
-        flags["num_train"] = None
-    flags |= {name: (flags[name],) for name in Train.several}
+    if other_data or config.data is not None:
+        # They are stored although nothing is generated, and refused if they are typed.
+        flags |= {"num_train": None, "num_validation": TrainConfig.num_validation}
+    flags |= {name: (flags[name],) for name in Train.several if flags[name] is not None}
     named = {name: flags[name] for name in ("task", "method")}
     named |= {"first": config.first_name}
     return Train(**flags | {name: MISSING for name in named if is_dotted(named[name])})

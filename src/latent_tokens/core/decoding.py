@@ -14,6 +14,7 @@ from torch import Tensor
 from latent_tokens.checks import (
     Registry,
     block_in,
+    check_choice,
     check_int,
     check_plain,
     function_name,
@@ -22,10 +23,10 @@ from latent_tokens.checks import (
     one_line,
     refuse,
 )
-from latent_tokens.core.attention import PROBED_SLOTS, clean_attends_to_clean, is_cacheable
+from latent_tokens.core.attention import PROBED_SLOTS, is_cacheable
 from latent_tokens.core.confidence import Confidence, entropy, margin, top_prob
 from latent_tokens.core.distribution import Temperature
-from latent_tokens.core.method import Method, name_of
+from latent_tokens.core.method import Method, named
 from latent_tokens.core.order import (
     Order,
     any_order,
@@ -36,7 +37,12 @@ from latent_tokens.core.order import (
     left_to_right,
 )
 from latent_tokens.core.policies import LatentPolicy, nearest, random
-from latent_tokens.core.remasking import Remask, remask_from, short_form_of_remask
+from latent_tokens.core.remasking import (
+    Remask,
+    check_remask_method,
+    remask_from,
+    short_form_of_remask,
+)
 from latent_tokens.core.selection import (
     ONE_TOKEN,
     RULES,
@@ -52,6 +58,7 @@ from latent_tokens.core.selection import (
 Count = int | Literal["all"] | Callable[[int], int]
 DEFAULT_CANDIDATES = 8
 """The paper's k (appendix E.2)."""
+MOST_PASSES = 1_000_000_000  # whose sum with a length is far from the largest integer
 RowCounts = npt.NDArray[np.integer[Any]]  # one number per row, on the host
 
 
@@ -152,6 +159,8 @@ class Decoding:
         check_count("candidates", self.candidates, least=1)
         check_count("latents", self.latents, least=0)
         check_int("drafts", self.drafts, 0)
+        for name in ("refresh", "off_distribution"):
+            check_choice(name, getattr(self, name), (True, False))
         resolve_names(self)
         select = ONE_TOKEN if self.select is None else self.select
         functions = {"confidence": "margin", "latent_policy": "random", "order": "given(schedule)"}
@@ -212,7 +221,7 @@ def check_schedule(decoding: Decoding) -> None:
 def check_remasking(decoding: Decoding) -> None:
     """Raise ValueError if a setting of remasking is out of range, or another setting excludes it."""
     if decoding.extra_passes is not None:
-        check_int("extra_passes", decoding.extra_passes, 1)
+        check_int("extra_passes", decoding.extra_passes, 1, MOST_PASSES)
         if decoding.remask is None:
             refuse(
                 f"extra_passes={decoding.extra_passes}",
@@ -374,10 +383,11 @@ def check_decoding(method: Method, decoding: Decoding) -> None:
     unsupported = f"is not supported by {named(method)}"
     select = decoding.select
     is_fixed = isinstance(select, FixedCount)
-    if is_fixed and method.is_left_to_right and decoding.candidates not in (None, 1):
-        k = getattr(decoding.candidates, "__name__", decoding.candidates)
+    k = candidates_of(method, decoding)
+    if is_fixed and method.is_left_to_right and k != 1:
+        shown = function_name(k) if callable(k) else k
         fix = "candidates=1, or a mdm or scdm model"
-        refuse(f"candidates={k} {unsupported}", "it decodes the next token", fix)
+        refuse(f"candidates={shown} {unsupported}", "it decodes the next token", fix)
     is_next = not is_fixed or decoding.candidates is None  # a confidence would be ignored
     if is_next and follows_order(method, decoding):
         for name in ("confidence", "confidence_noise"):
@@ -442,13 +452,6 @@ def check_drafts(method: Method, decoding: Decoding) -> None:
         refuse(f"{setting} with {policy}", "drafts are the next tokens", "latent_policy=nearest")
 
 
-def check_remask_method(method: Method) -> None:
-    """Raise ValueError if a clean token's own prediction does not depend on all other clean ones."""
-    if method.readout != "in_place" or not clean_attends_to_clean(method.attention):
-        problem = "its clean tokens do not attend to later ones"
-        refuse(f"remask is not supported by {named(method)}", problem, "a mdm or scdm model")
-
-
 def check_num_latents(method: Method, latents: Count | None, off_distribution: bool) -> None:
     """Raise ValueError if the method cannot decode with this number of latent tokens."""
     n = getattr(latents, "__name__", latents)
@@ -467,17 +470,19 @@ def check_num_latents(method: Method, latents: Count | None, off_distribution: b
         refuse(f"latents={n} with readout=left", problem, "latents=all")
 
 
-def named(method: Method) -> str:
-    """Return the name of a method in a message."""
-    return "this method" if name_of(method) == "custom" else name_of(method)
-
-
 def check_latent_policy(method: Method, policy: LatentPolicy) -> None:
-    """Raise ValueError if the rule decides which masked tokens are latent tokens."""
+    """Raise ValueError if blocks or a window decide which masked tokens are latent tokens."""
+    if policy is nearest:
+        return
+    setting, fix = f"latent_policy={function_name(policy)}", "latent_policy=nearest"
     block = block_of(method.attention)
-    if policy is not nearest and block is not None:
-        setting = f"latent_policy={function_name(policy)} with attention=block_causal({block})"
-        refuse(setting, "its latent tokens are those of its block", "latent_policy=nearest")
+    if block is not None:
+        setting += f" with attention=block_causal({block})"
+        refuse(setting, "its latent tokens are those of its block", fix)
+    if method.window != "all":
+        refuse(
+            f"{setting} is not supported by {named(method)}", "a window has the next tokens", fix
+        )
 
 
 def is_off_distribution(method: Method, latents: Count | None) -> bool:

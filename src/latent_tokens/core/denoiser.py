@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -68,6 +68,31 @@ def check_length(net: Denoiser | nn.Module, length: int) -> None:
     longest = getattr(unwrap(net), "num_positions", None)
     if longest is not None and length > longest:
         refuse(f"tokens of {length} positions", f"the net has {longest}", "shorter rows")
+
+
+def check_rows(
+    tokens: Tensor, by_position: Mapping[str, object], by_row: Mapping[str, object]
+) -> None:
+    """Raise ValueError unless tokens are whole numbers (B, L), and others of their shape, or of B numbers."""
+    if tokens.dim() != 2:
+        raise ValueError(f"tokens {tuple(tokens.shape)}: must be (B, L). Use tokens[None] for one.")
+    if tokens.is_floating_point():
+        raise ValueError(f"tokens of {tokens.dtype}: must be whole numbers. Use tokens.long().")
+    shapes = []
+    for name, values in {**by_position, **by_row}.items():
+        if not isinstance(values, Tensor) or values.is_floating_point():
+            kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
+            refuse(f"{name} of {kind}", "must be a tensor of whole numbers", "torch.tensor(...)")
+        shapes.append(f"{name} {tuple(values.shape)}")
+    are_like = [cast(Tensor, values).shape == tokens.shape for values in by_position.values()]
+    are_like += [cast(Tensor, values).shape == tokens.shape[:1] for values in by_row.values()]
+    if not all(are_like):
+        like, rows = " and ".join(by_position), " and ".join(by_row)
+        must = f"{like} must be of the shape of tokens, {rows} of its first"
+        raise ValueError(f"tokens {tuple(tokens.shape)} with {', '.join(shapes)}: {must}")
+    lengths, length = by_row["lengths"], tokens.shape[1]
+    if isinstance(lengths, Tensor) and ((lengths < 0) | (lengths > length)).any():
+        raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
 
 
 HOLD_MODULE = (DistributedDataParallel, DataParallel, AveragedModel)

@@ -81,9 +81,10 @@ def score_tokens(
     if (scored_or_given == net.mask_id).any():
         raise ValueError(f"token {net.mask_id} is MASK: tokens must be complete sequences")
     end = vocab_end(net)
-    if (scored_or_given >= end).any():
+    wrong = scored_or_given[(scored_or_given < 0) | (scored_or_given >= end)]
+    if len(wrong):
         problem = f"the network has {end:,} tokens"
-        refuse(f"token {int(scored_or_given.max())}", problem, f"0-{end - 1}, or a larger network")
+        refuse(f"token {int(wrong[0])}", problem, f"0-{end - 1}, or a larger network")
     n = method.default_latents if latents is None else latents
     if fits_one_pass(method, n, tokens.shape[1]):
         return in_one_pass(net, method, tokens, order, num_known, ends)
@@ -221,6 +222,8 @@ def check(
     check_count("latents", latents, least=0)
     if not is_permutation(order):
         raise ValueError(f"order: must be a permutation of 0..{order.shape[1] - 1} for each row")
+    if ((num_known < 0) | (num_known > lengths)).any():
+        raise ValueError(f"num_known={num_known.tolist()}: must lie in 0..{lengths.tolist()}")
     rank = torch.arange(order.shape[1], device=order.device).expand_as(order)
     known = torch.zeros_like(order, dtype=torch.bool).scatter(1, order, rank < num_known[:, None])
     method.check_known(known)

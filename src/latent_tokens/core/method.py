@@ -242,6 +242,7 @@ def check_method(method: Method) -> None:
     """Raise ValueError if a field of a method has another value, or does not suit the others."""
     if method.name is not None:
         check_label("name", method.name)
+    check_functions(method)
     for name, least in (("latents", 0), ("window", 1)):
         value = getattr(method, name)
         if value != "all" and not is_whole(value, least):
@@ -280,6 +281,14 @@ def check_method(method: Method) -> None:
         fix = f"window={num_latents + 1}, attention=semi_causal or depth=('uniform', 0.5)"
         problem = "every masked token is attended to, so training fixes their number"
         refuse(f"latents={method.latents} with {attention}", problem, fix)
+
+
+def check_functions(method: Method) -> None:
+    """Raise ValueError if the order or the attention of a method is not a function."""
+    for name, fix in (("order", "any_order"), ("attention", "semi_causal")):
+        value = getattr(method, name)
+        if not callable(value):
+            refuse(f"{name}={value!r}", "must be a function", f"{name}={fix}")
 
 
 def check_shifted(method: Method) -> None:
@@ -375,6 +384,11 @@ METHODS: Registry[Method] = Registry("method", {
     "ar-latents":       Method(left_to_right, causal, weight="flat", masked_slots="shuffled"),
 }, derived, also=("ar-mtp-window-N", "ar-ntp-N", "block-mdm-N", "mdm-left"))
 # fmt: on
+
+
+def named(method: Method) -> str:
+    """Return the name of a method in a message."""
+    return "this method" if name_of(method) == "custom" else name_of(method)
 
 
 def checked_method(net: object, method: object) -> Method:

@@ -148,7 +148,8 @@ def first_order(
 
 def checked(rule: Callable[..., Tensor], order: Tensor, like: Tensor) -> Int[Tensor, "B L"]:
     """Return the order that a rule made. Raises ValueError if it is not a permutation per row."""
-    if order.shape != like.shape or not is_permutation(order):
+    is_of_positions = isinstance(order, Tensor) and not order.is_floating_point()
+    if not is_of_positions or order.shape != like.shape or not is_permutation(order):
         last = like.shape[1] - 1
         raise ValueError(
             f"{function_name(rule)}: must give a permutation of 0..{last} for each row"
@@ -215,6 +216,26 @@ def demote(
     index = torch.arange(order.shape[1], device=order.device)
     group = torch.where(index < num_clean[:, None], chosen.int(), 2)
     return order.gather(1, group.argsort(dim=1, stable=True))
+
+
+def restore(
+    order: Int[Tensor, "B L"], num_clean: Int[Tensor, " B"], rank: Int[Tensor, "B L"]
+) -> Int[Tensor, "B L"]:
+    """Sort the entries of each row from index `num_clean` on by the rank of their positions.
+
+    Args:
+        order: a permutation per row.
+        num_clean: the number of clean tokens.
+        rank: the rank of each position. Entries of equal rank keep their order.
+
+    Example:
+        >>> first = torch.tensor([[0, 2, 1, 3]])
+        >>> restore(torch.tensor([[0, 3, 1, 2]]), torch.tensor([1]), first.argsort(1))
+        tensor([[0, 2, 1, 3]])
+    """
+    index = torch.arange(order.shape[1], device=order.device)
+    key = torch.where(index < num_clean[:, None], -1, rank.gather(1, order))
+    return order.gather(1, key.argsort(dim=1, stable=True))
 
 
 def is_permutation(order: Tensor) -> bool:

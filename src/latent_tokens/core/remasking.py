@@ -16,7 +16,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from latent_tokens.checks import check_int, check_min, function_name, refuse
+from latent_tokens.core.attention import clean_attends_to_clean
 from latent_tokens.core.confidence import CONFIDENCE_RTOL, SMALLEST
+from latent_tokens.core.method import Method, named
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,13 @@ def remask_from(rule: Remask | None, below: float | int | None, every: int | Non
     if below is not None:
         return BelowBound(below)
     return rule if every is None else LeastConfident(every)
+
+
+def check_remask_method(method: Method) -> None:
+    """Raise ValueError if a clean token's own prediction does not depend on all other clean ones."""
+    if method.readout != "in_place" or not clean_attends_to_clean(method.attention):
+        problem = "its clean tokens do not attend to later ones"
+        refuse(f"remask is not supported by {named(method)}", problem, "a mdm or scdm model")
 
 
 def tokens_to_mask(rule: Remask, step: Decoded, most: Int[Tensor, " A"]) -> Bool[Tensor, "A L"]:

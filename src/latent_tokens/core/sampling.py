@@ -22,13 +22,13 @@ from latent_tokens.core.confidence import (
     last_slots,
     most_confident,
 )
-from latent_tokens.core.decoding import Decoding, follows_order, order_of
+from latent_tokens.core.decoding import Decoding, blocks_of, follows_order, order_of
 from latent_tokens.core.denoiser import Denoiser
 from latent_tokens.core.distribution import Nucleus, nucleus, sample_tokens
 from latent_tokens.core.generated import Generated, Step
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method
-from latent_tokens.core.order import Draw, is_refreshable, promote, shuffle
+from latent_tokens.core.order import Draw, is_refreshable, promote, restore, shuffle
 from latent_tokens.core.policies import choose_latents
 from latent_tokens.core.remasking import Decoded, Remask, probabilities_by_position, tokens_to_mask
 from latent_tokens.core.selection import FixedCount, select
@@ -104,13 +104,16 @@ def decode_and_remask(
     tokens go back, `stop` after it.
     """
     refresh = decoding.refresh and is_refreshable(order_of(method, decoding))
+    # What goes back takes its place in an order of positions again, or in its block.
+    block = blocks_of(method, decoding)
+    rank = state.order.argsort(1)
+    if block is not None:
+        rank = torch.arange(rank.shape[1], device=rank.device).expand_as(rank) // block
+    keeps_order = block is not None or follows_order(method, decoding)
     num_given = state.num_clean.clone()
     to_decode = state.num_masked
     extra = to_decode if decoding.extra_passes is None else decoding.extra_passes
     most_passes = to_decode + extra
-    if state.sizes.numel():
-        # Tokens that are decoded again take more steps than were planned, each of the same size.
-        state.sizes = state.sizes[:, :1].expand(-1, int(most_passes.max()) + 1)
     then = torch.ones(state.tokens.shape, dtype=torch.float64, device=rows.device)
     while (state.num_masked[rows] > 0).any():
         steps: list[Step] = []
@@ -153,6 +156,9 @@ def decode_and_remask(
             moved = step_rows[masked_again.any(1)]
             keys = state.streams.uniform(moved, state.num_masked[moved])
             state.order[moved] = shuffle(state.order[moved], state.num_clean[moved], keys)
+        elif keeps_order:
+            again = (state.order[step_rows], state.num_clean[step_rows], rank[step_rows])
+            state.order[step_rows] = restore(*again)
         if stop is not None and stop(step_rows, state.tokens[step_rows]):
             return
 

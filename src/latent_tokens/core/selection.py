@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from latent_tokens.checks import check_int, check_min, is_whole, refuse
+from latent_tokens.checks import check_int, check_min, function_name, is_whole, refuse
 from latent_tokens.core.confidence import (
     CONFIDENCE_RTOL,
     SMALLEST,
@@ -382,6 +382,12 @@ def sizes_of_steps(
         steps = -(-max(num_masked.tolist(), default=0) // tokens_per_step)
         return torch.full((len(masked), steps), tokens_per_step, device=masked.device)
     sizes = tokens_per_step(masked, draw())
+    if not isinstance(sizes, Tensor) or sizes.is_floating_point() or sizes.dim() != 2:
+        returned = type(sizes).__name__
+        if isinstance(sizes, Tensor):
+            returned = f"{tuple(sizes.shape)} of {sizes.dtype}"
+        setting = f"tokens_per_step={function_name(tokens_per_step)}"
+        refuse(f"{setting} returns {returned}", "must be whole numbers (B, T)", "equal_parts(4)")
     if (sizes < 0).any() or (sizes.sum(1) < num_masked).any():
         raise ValueError(
             f"tokens_per_step gives steps of {sizes.tolist()} tokens: "

@@ -25,7 +25,7 @@ from latent_tokens.core.decoding import (
     num_candidates_and_latents,
     order_of,
 )
-from latent_tokens.core.denoiser import Denoiser, vocab_end
+from latent_tokens.core.denoiser import Denoiser, check_rows, vocab_end
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_ends, block_of, check_blocks, demote, first_order
@@ -133,19 +133,15 @@ def first_state(
 
     Raises as `generate`.
     """
-    if tokens.dim() != 2:
-        raise ValueError(f"tokens {tuple(tokens.shape)}: must be (B, L). Use tokens[None] for one.")
-    if tokens.is_floating_point():
-        raise ValueError(f"tokens of {tokens.dtype}: must be whole numbers. Use tokens.long().")
-    tokens = tokens.long()
-    batch, length = tokens.shape
-    every_row = torch.arange(batch, device=tokens.device)
+    every_row = torch.arange(len(tokens), device=tokens.device)
+    length = tokens.shape[-1]
     lengths = torch.full_like(every_row, length) if lengths is None else lengths
     rows = every_row if rows is None else rows
 
     # Check the request.
     check_decoding(method, decoding)
-    check_shapes(tokens, known, lengths, rows)
+    check_rows(tokens, {"known": known}, {"lengths": lengths, "rows": rows})
+    tokens = tokens.long()
     inside = torch.arange(length, device=tokens.device) < lengths[:, None]
     known = known & inside
     check_known(net, method, tokens, known)
@@ -158,8 +154,6 @@ def first_state(
     select = decoding.select
     tokens_per_step = select.tokens if isinstance(select, FixedCount) else 1
     sizes = sizes_of_steps(tokens_per_step, masked, draw)
-    if blocks_of(method, decoding) is not None and sizes.numel():
-        sizes = sizes[:, :1].expand(-1, length)  # a step ends with its block: there may be more
     block = block_of(method.attention)
     if block is not None:
         check_blocks(order, known.sum(1), lengths, block)
@@ -174,20 +168,6 @@ def first_state(
         processed=torch.zeros_like(lengths),
         streams=streams,
     )
-
-
-def check_shapes(tokens: Tensor, known: Tensor, lengths: Tensor, rows: Tensor) -> None:
-    """Raise ValueError if the shapes of the rows to decode do not match."""
-    batch, length = tokens.shape
-    if known.shape != tokens.shape or lengths.shape != (batch,) or rows.shape != (batch,):
-        given = (("known", known), ("lengths", lengths), ("rows", rows))
-        shapes = ", ".join(f"{name} {tuple(values.shape)}" for name, values in given)
-        raise ValueError(
-            f"tokens {(batch, length)} with {shapes}: "
-            "known must be of the shape of tokens, lengths and rows of its first"
-        )
-    if ((lengths < 0) | (lengths > length)).any():
-        raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
 
 
 def check_known(net: Denoiser, method: Method, tokens: Tensor, known: Tensor) -> None:
@@ -324,7 +304,9 @@ class Planner:
         num_masked = self.lengths[rows] - num_clean
         # A step does not cross the end of a block, which is decoded before the next one begins.
         in_block = np.minimum(num_masked, self.ends[rows, num_clean] - num_clean)
-        count = np.minimum(self.sizes[rows, steps], in_block)
+        # Steps that end with a block, and tokens that are decoded again, take more steps than were planned.
+        planned = np.minimum(steps, self.sizes.shape[1] - 1)
+        count = np.minimum(self.sizes[rows, planned], in_block)
         k, n = num_candidates_and_latents(
             self.method, self.decoding, num_clean, num_masked, count, in_block
         )

@@ -82,7 +82,8 @@ def generate(
         stop: called after every step with the numbers of unfinished rows and their tokens, MASK
             where masked. If it returns true, the decoding of these rows ends, and their masked
             tokens stay MASK.
-        **settings: fields of `Decoding` that replace those of `decoding` (`latents=4`).
+        **settings: fields of `Decoding` that replace those of `decoding` (`latents=4`). A name or a
+            short form that sets a field, as `order="margin"`, does not replace another one.
 
     Returns:
         The decoded tokens, their order and their cost.

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from latent_tokens.core.decoding import Count
-from latent_tokens.core.denoiser import Denoiser, unwrap
+from latent_tokens.core.denoiser import Denoiser, check_rows, unwrap
 from latent_tokens.core.likelihood import fits_one_pass, score_tokens
-from latent_tokens.core.method import Method
+from latent_tokens.core.method import Method, checked_method
 from latent_tokens.core.policies import LatentPolicy, nearest
 from latent_tokens.core.sampling import CandidateLogits
 from latent_tokens.core.state import Streams
@@ -26,7 +26,7 @@ from latent_tokens.progress import Report
 
 def log_likelihood(
     net: Denoiser | nn.Module,
-    method: Method,
+    method: Method | None,
     tokens: Int[Tensor, "B L"],
     order: Int[Tensor, "B L"],
     num_known: Int[Tensor, " B"],
@@ -45,7 +45,7 @@ def log_likelihood(
 
     Args:
         net: the network, also in a wrapper: DDP, torch.compile or PEFT.
-        method: how it was trained.
+        method: how it was trained. None is `net.method`.
         tokens: complete sequences.
         order: a permutation per row, known positions first.
         num_known: the number of given tokens of each row.
@@ -65,8 +65,8 @@ def log_likelihood(
             drawn.
 
     Raises:
-        ValueError: the order is no permutation or not one of the method, a token is MASK, or the
-            method does not support the latent tokens.
+        ValueError: the order is no permutation or not one of the method, a token is MASK or none of
+            the network, shapes are off, or the method does not support the latent tokens.
 
     Example:
         >>> tokens, known, lengths = as_tensors(task.generate(2, seed=0))
@@ -74,6 +74,8 @@ def log_likelihood(
         >>> log_likelihood(net, net.method, tokens, order, known.sum(1), lengths, latents=4).shape
         torch.Size([2, 36])
     """
+    method = checked_method(unwrap(net), method)
+    check_rows(tokens, {"order": order}, {"num_known": num_known, "lengths": lengths})
     tokens = tokens.long()
     order = order.long()
     scores = score_tokens(

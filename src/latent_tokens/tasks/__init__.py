@@ -20,6 +20,7 @@ from latent_tokens.tasks.base import (
     Solvable,
     Task,
     TaskBase,
+    check_vocab,
     errors_of,
     hash_rows,
     split_by_key,
@@ -103,6 +104,8 @@ def check_instance(task: Language) -> None:
         raise ValueError(f"task={task.__name__}: is a class. Use {task.__name__}().")
     if isinstance(task, TaskBase) and not (hasattr(task, "length") and hasattr(task, "vocab_size")):
         raise ValueError(f"task={task.name}: lacks length or vocab. Set it in the class.")
+    if isinstance(task, TaskBase):
+        check_vocab(task)
     try:
         json_bytes(description(task))
     except TypeError as error:

@@ -278,20 +278,9 @@ class TaskBase(ABC):
         A text without blanks is followed by as many as there is room for.
 
         Raises:
-            ValueError: The text is too long, or has a word that is not in the vocabulary. Or the
-                vocabulary has a word twice, a word with a space, or `blank`.
+            ValueError: The text is too long, or has a word that is not in the vocabulary.
         """
         ids = {word: token for token, word in enumerate(self.vocab)}
-        if len(ids) < len(self.vocab) or self.blank in ids:
-            fix = "Rename a token, or set blank of the task"
-            must = f"must have each token once, and not blank={self.blank!r}"
-            raise ValueError(f"vocab of {self.name}: {must}. {fix}.")
-        spaced = next(
-            (word for word in self.vocab if self.separator and word.split() != [word]), None
-        )
-        if spaced is not None:
-            must = f"has {spaced!r}, and words have spaces between them"
-            raise ValueError(f"vocab of {self.name}: {must}. Rename it, such as New_York.")
         words = text.split()
         if not self.separator:
             words = [word for word in text if word in ids or not word.isspace()]
@@ -384,9 +373,32 @@ def errors_of(task: Task, tokens: Tokens, length: int) -> list[str]:
     return errors
 
 
+def check_vocab(task: TaskBase) -> None:
+    """Raise ValueError if a prompt cannot name each token: one is no text, has a space, or equals another."""
+    words = list(task.vocab)
+    other = next((word for word in words if not isinstance(word, str)), None)
+    if other is not None:
+        raise ValueError(
+            f"vocab of {task.name}: has {other!r}, and must have texts. Use '{other}'."
+        )
+    if len({*words, task.blank}) <= len(words):
+        fix = "Rename a token, or set blank of the task"
+        must = f"must have each token once, and not blank={task.blank!r}"
+        raise ValueError(f"vocab of {task.name}: {must}. {fix}.")
+    spaced = next((word for word in words if task.separator and word.split() != [word]), None)
+    if spaced is not None:
+        must = f"has {spaced!r}, and words have spaces between them"
+        raise ValueError(f"vocab of {task.name}: {must}. Rename it, such as New_York.")
+
+
 def generate_checked(task: Task, count: int, seed: int, first: int = 0) -> Examples:
-    """Return `task.generate` in the types of data sets. Raise ValueError for no examples of the task."""
-    examples: object = task.generate(count, seed, first)
+    """Return `task.generate` in the types of data sets. Raise ValueError if it fails, or for no examples."""
+    try:
+        examples: object = task.generate(count, seed, first)
+    except Exception as error:
+        raise ValueError(
+            f"generate of {task.name}: fails ({fault_of(error)}). Correct it."
+        ) from error
     if not isinstance(examples, Examples):
         problem = f"returns {type(examples).__name__}, and must return Examples"
         raise ValueError(f"generate of {task.name}: {problem}. Use Examples.padded or Examples.of.")

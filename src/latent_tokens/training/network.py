@@ -171,10 +171,14 @@ def opened(config: TrainConfig, folder: Path, method: Method) -> HuggingFaceDeno
         check_unset(config, ("mask",), f"{config.start} has its own MASK. Leave mask out.")
         net = cast(HuggingFaceDenoiser, from_pretrained(folder))
         entry = read_description(folder, "config.json", "model")["model"]
-        is_run = config.lora is not None and "config" in entry
-        if net.adapter is not None or net.has_frozen_embeddings or is_run:
+        problem = ""
+        if net.adapter is not None or net.has_frozen_embeddings:
+            problem = "is a run whose weights are not merged"
+        elif config.lora is not None and "config" in entry:
+            problem = "is a run, and an adapter needs a model directory"
+        if problem:
             fix = f"Export it (latent-tokens export {config.start} DIR), and use start=DIR"
-            raise ValueError(f"start={config.start}: is a run whose weights are not merged. {fix}.")
+            raise ValueError(f"start={config.start}: {problem}. {fix}.")
         base_sha256 = tensors_sha256(net.model.state_dict()) if config.lora else ""
         # An autoregressive model has no MASK
         if net.readout == "shifted" and method.readout != "shifted":

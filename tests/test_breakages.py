@@ -12,7 +12,7 @@ from break_it import SOURCE, breakages
 
 def test_every_breakage_changes_one_line_that_compiles():
     listed = breakages()
-    assert len(set(listed)) == 264
+    assert len(set(listed)) == 265
     for path, old, new in listed:
         content = (ROOT / SOURCE / path).read_text()
         if path.endswith(".py"):

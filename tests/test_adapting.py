@@ -289,6 +289,12 @@ def test_adapter_is_refused_with_another_base(adapted, data, bases, tmp_path):
         lt.from_transformers(run, "new")
 
 
+@pytest.mark.slow
+def test_adapter_of_a_run_needs_an_exported_model(whole, data, tmp_path):
+    with refused("is a run, and an adapter needs a model directory. Export"):
+        lt.fit(lora_config(tmp_path / "run", data, whole("gpt2")))
+
+
 def test_commands_take_the_place_of_a_base_that_moved(adapted, data, bases, tmp_path, monkeypatch, capsys):
     run = shutil.copytree(adapted("llama"), tmp_path / "run")
     moved = shutil.copytree(bases / "llama", tmp_path / "moved")

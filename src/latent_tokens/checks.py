@@ -134,6 +134,12 @@ def refuse(setting: str, problem: str, fix: str) -> NoReturn:
     raise ValueError(f"{setting}: {problem}. Use {fix}.")
 
 
+def check_function(name: str, value: object, fix: str) -> None:
+    """Raise ValueError if `value` is not a function."""
+    if not callable(value):
+        refuse(f"{name}={one_line(str(value))}", "must be a function", fix)
+
+
 def function_name(function: object) -> str:
     """Return the name of a function in a message and in results, "custom" if it has none."""
     return str(getattr(function, "__name__", "custom"))

@@ -15,12 +15,12 @@ from latent_tokens.checks import (
     Registry,
     block_in,
     check_choice,
+    check_function,
     check_int,
     check_plain,
     function_name,
     is_number,
     is_whole,
-    one_line,
     refuse,
 )
 from latent_tokens.core.attention import PROBED_SLOTS, is_cacheable
@@ -166,8 +166,8 @@ class Decoding:
         functions = {"confidence": "margin", "latent_policy": "random", "order": "given(schedule)"}
         for name, fix in {**functions, "select": "Threshold(0.9)"}.items():
             value = getattr(self, name)
-            if value is not None and not callable(value) and not isinstance(value, FixedCount):
-                refuse(f"{name}={one_line(str(value))}", "must be a function", f"{name}={fix}")
+            if value is not None and not isinstance(value, FixedCount):
+                check_function(name, value, f"{name}={fix}")
         for name in ("temperature", "confidence_noise"):
             value = getattr(self, name)
             if not is_number(value) or not 0 <= value < float("inf"):
@@ -230,8 +230,7 @@ def check_remasking(decoding: Decoding) -> None:
             )
     if decoding.remask is None:
         return
-    if not callable(decoding.remask):
-        refuse(f"remask={decoding.remask}", "must be a function", "remask_below=0.1")
+    check_function("remask", decoding.remask, "remask_below=0.1")
     tokens = getattr(decoding.select, "tokens", 1)
     excluded = {"confidence_noise": decoding.confidence_noise, "t_max": decoding.t_max}
     excluded |= {"drafts": decoding.drafts, "tokens_per_step": callable(tokens) and tokens}

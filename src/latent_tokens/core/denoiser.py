@@ -54,6 +54,15 @@ def vocab_end(net: HasMask) -> int:
     return getattr(net, "vocab_size", None) or torch.iinfo(torch.int64).max
 
 
+def check_vocabulary(net: HasMask, tokens: Tensor) -> None:
+    """Raise ValueError with the first of some tokens that a network lacks."""
+    end = vocab_end(net)
+    wrong = tokens[(tokens < 0) | (tokens >= end)]
+    if len(wrong):
+        problem = f"the network has {end:,} tokens"
+        refuse(f"token {int(wrong[0])}", problem, f"0-{end - 1}, or a larger network")
+
+
 def token_logits(net: HasMask, logits: Float[Tensor, "*N V"]) -> Float[Tensor, "*N V"]:
     """Return the logits with the columns of MASK, and from `vocab_size` on, at minus infinity."""
     columns = logits.shape[-1]
@@ -71,28 +80,29 @@ def check_length(net: Denoiser | nn.Module, length: int) -> None:
 
 
 def check_rows(
-    tokens: Tensor, by_position: Mapping[str, object], by_row: Mapping[str, object]
+    tokens: Tensor, by_position: Mapping[str, object], *, lengths: object, **by_row: object
 ) -> None:
     """Raise ValueError unless tokens are whole numbers (B, L), and others of their shape, or of B numbers."""
     if tokens.dim() != 2:
         raise ValueError(f"tokens {tuple(tokens.shape)}: must be (B, L). Use tokens[None] for one.")
     if tokens.is_floating_point():
         raise ValueError(f"tokens of {tokens.dtype}: must be whole numbers. Use tokens.long().")
-    shapes = []
+    by_row = {"lengths": lengths, **by_row}
+    shapes = {}
     for name, values in {**by_position, **by_row}.items():
         if not isinstance(values, Tensor) or values.is_floating_point():
             kind = values.dtype if isinstance(values, Tensor) else type(values).__name__
             refuse(f"{name} of {kind}", "must be a tensor of whole numbers", "torch.tensor(...)")
-        shapes.append(f"{name} {tuple(values.shape)}")
-    are_like = [cast(Tensor, values).shape == tokens.shape for values in by_position.values()]
-    are_like += [cast(Tensor, values).shape == tokens.shape[:1] for values in by_row.values()]
-    if not all(are_like):
+        shapes[name] = values.shape
+    batch, length = tokens.shape
+    if shapes != dict.fromkeys(by_position, tokens.shape) | dict.fromkeys(by_row, (batch,)):
         like, rows = " and ".join(by_position), " and ".join(by_row)
+        given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         must = f"{like} must be of the shape of tokens, {rows} of its first"
-        raise ValueError(f"tokens {tuple(tokens.shape)} with {', '.join(shapes)}: {must}")
-    lengths, length = by_row["lengths"], tokens.shape[1]
-    if isinstance(lengths, Tensor) and ((lengths < 0) | (lengths > length)).any():
-        raise ValueError(f"lengths={lengths.tolist()}: must lie in 0..{length}")
+        raise ValueError(f"tokens {(batch, length)} with {given}: {must}")
+    of_rows = cast(Tensor, lengths)
+    if ((of_rows < 0) | (of_rows > length)).any():
+        raise ValueError(f"lengths={of_rows.tolist()}: must lie in 0..{length}")
 
 
 HOLD_MODULE = (DistributedDataParallel, DataParallel, AveragedModel)

@@ -24,7 +24,13 @@ from latent_tokens.core.decoding import (
     check_num_latents,
     resolve_count,
 )
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, token_logits, vocab_end
+from latent_tokens.core.denoiser import (
+    Denoiser,
+    as_denoiser,
+    check_length,
+    check_vocabulary,
+    token_logits,
+)
 from latent_tokens.core.layout import Layout, next_layout
 from latent_tokens.core.method import Method
 from latent_tokens.core.order import block_of, check_blocks, is_permutation, left_to_right
@@ -80,11 +86,7 @@ def score_tokens(
     scored_or_given = tokens.gather(1, order)[rank < ends[:, None]]
     if (scored_or_given == net.mask_id).any():
         raise ValueError(f"token {net.mask_id} is MASK: tokens must be complete sequences")
-    end = vocab_end(net)
-    wrong = scored_or_given[(scored_or_given < 0) | (scored_or_given >= end)]
-    if len(wrong):
-        problem = f"the network has {end:,} tokens"
-        refuse(f"token {int(wrong[0])}", problem, f"0-{end - 1}, or a larger network")
+    check_vocabulary(net, scored_or_given)
     n = method.default_latents if latents is None else latents
     if fits_one_pass(method, n, tokens.shape[1]):
         return in_one_pass(net, method, tokens, order, num_known, ends)

@@ -20,6 +20,7 @@ from torch import Tensor
 from latent_tokens.checks import (
     Registry,
     check_choice,
+    check_function,
     check_label,
     function_name,
     is_whole,
@@ -242,7 +243,8 @@ def check_method(method: Method) -> None:
     """Raise ValueError if a field of a method has another value, or does not suit the others."""
     if method.name is not None:
         check_label("name", method.name)
-    check_functions(method)
+    check_function("order", method.order, "order=any_order")
+    check_function("attention", method.attention, "attention=semi_causal")
     for name, least in (("latents", 0), ("window", 1)):
         value = getattr(method, name)
         if value != "all" and not is_whole(value, least):
@@ -281,14 +283,6 @@ def check_method(method: Method) -> None:
         fix = f"window={num_latents + 1}, attention=semi_causal or depth=('uniform', 0.5)"
         problem = "every masked token is attended to, so training fixes their number"
         refuse(f"latents={method.latents} with {attention}", problem, fix)
-
-
-def check_functions(method: Method) -> None:
-    """Raise ValueError if the order or the attention of a method is not a function."""
-    for name, fix in (("order", "any_order"), ("attention", "semi_causal")):
-        value = getattr(method, name)
-        if not callable(value):
-            refuse(f"{name}={value!r}", "must be a function", f"{name}={fix}")
 
 
 def check_shifted(method: Method) -> None:

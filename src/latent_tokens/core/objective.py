@@ -10,8 +10,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from latent_tokens.checks import refuse
-from latent_tokens.core.denoiser import Denoiser, as_denoiser, check_length, check_rows, vocab_end
+from latent_tokens.core.denoiser import (
+    Denoiser,
+    as_denoiser,
+    check_length,
+    check_rows,
+    check_vocabulary,
+)
 from latent_tokens.core.layout import Layout
 from latent_tokens.core.method import Method, checked_method
 
@@ -81,19 +86,15 @@ def loss(
         torch.Size([])
     """
     method = checked_method(net, method)
-    every_row = torch.full_like(tokens[..., 0], tokens.shape[-1])
-    lengths = every_row if lengths is None else lengths
-    check_rows(tokens, {"known": known}, {"lengths": lengths})
+    lengths = torch.full_like(tokens[..., 0], tokens.shape[-1]) if lengths is None else lengths
+    check_rows(tokens, {"known": known}, lengths=lengths)
     check_length(net, tokens.shape[1])
     net = as_denoiser(net)
     generator = torch.default_generator if generator is None else generator
     batch = corrupt(method, tokens, known, generator, mask_id=net.mask_id, lengths=lengths)
-    end = vocab_end(net)
-    inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
-    wrong = tokens[inside & ((tokens < 0) | (tokens >= end))]
-    if len(wrong):
-        problem = f"the network has {end:,} tokens"
-        refuse(f"token {int(wrong[0])}", problem, f"0-{end - 1}, or a larger network")
+    check_vocabulary(
+        net, tokens[torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]]
+    )
     return weighted_nll(net, method, batch)
 
 

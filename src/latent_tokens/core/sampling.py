@@ -109,7 +109,7 @@ def decode_and_remask(
     rank = state.order.argsort(1)
     if block is not None:
         rank = torch.arange(rank.shape[1], device=rank.device).expand_as(rank) // block
-    keeps_order = block is not None or follows_order(method, decoding)
+    is_ordered = block is not None or follows_order(method, decoding)
     num_given = state.num_clean.clone()
     to_decode = state.num_masked
     extra = to_decode if decoding.extra_passes is None else decoding.extra_passes
@@ -156,7 +156,7 @@ def decode_and_remask(
             moved = step_rows[masked_again.any(1)]
             keys = state.streams.uniform(moved, state.num_masked[moved])
             state.order[moved] = shuffle(state.order[moved], state.num_clean[moved], keys)
-        elif keeps_order:
+        elif is_ordered:
             again = (state.order[step_rows], state.num_clean[step_rows], rank[step_rows])
             state.order[step_rows] = restore(*again)
         if stop is not None and stop(step_rows, state.tokens[step_rows]):

@@ -140,7 +140,7 @@ def first_state(
 
     # Check the request.
     check_decoding(method, decoding)
-    check_rows(tokens, {"known": known}, {"lengths": lengths, "rows": rows})
+    check_rows(tokens, {"known": known}, lengths=lengths, rows=rows)
     tokens = tokens.long()
     inside = torch.arange(length, device=tokens.device) < lengths[:, None]
     known = known & inside

@@ -75,7 +75,7 @@ def log_likelihood(
         torch.Size([2, 36])
     """
     method = checked_method(unwrap(net), method)
-    check_rows(tokens, {"order": order}, {"num_known": num_known, "lengths": lengths})
+    check_rows(tokens, {"order": order}, lengths=lengths, num_known=num_known)
     tokens = tokens.long()
     order = order.long()
     scores = score_tokens(

@@ -102,9 +102,9 @@ def check_instance(task: Language) -> None:
     """Raise ValueError if a task is a class, which has no values of its properties, or lacks one."""
     if isinstance(task, type):
         raise ValueError(f"task={task.__name__}: is a class. Use {task.__name__}().")
-    if isinstance(task, TaskBase) and not (hasattr(task, "length") and hasattr(task, "vocab_size")):
-        raise ValueError(f"task={task.name}: lacks length or vocab. Set it in the class.")
     if isinstance(task, TaskBase):
+        if not (hasattr(task, "length") and hasattr(task, "vocab_size")):
+            raise ValueError(f"task={task.name}: lacks length or vocab. Set it in the class.")
         check_vocab(task)
     try:
         json_bytes(description(task))
